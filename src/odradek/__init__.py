@@ -1,7 +1,7 @@
 """Odradek: Kafka you can pip install.
 
-The clients here wait for what they are asked; those of ``odradek.aio`` are for asyncio. Names are imported
-when they are first used, so that a broker, or a program that only produces, pays for nothing else.
+The clients here block until a call is done; those of ``odradek.aio`` are for asyncio. Names are imported on
+first use, so that a broker, or a program that only produces, does not load the rest.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     )
     from odradek.records.codec import ConsumerRecord, Delivery
 
-_PLACES = {
+_EXPORTS = {
     "odradek.client.blocking.admin": ("Admin",),
     "odradek.client.blocking.producer": ("Producer",),
     "odradek.client.producer.deliveries": ("Deliveries",),
@@ -129,9 +129,9 @@ _PLACES = {
     "odradek.model.acl_operations": ("Operation",),
     "odradek.records.codec": ("ConsumerRecord", "Delivery"),
 }
-"""Where each exported name lives. The imports above say the same to type checkers; a test compares them."""
+"""Exported names by module. The imports above are for type checkers; a test compares the two."""
 
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ALL_RECORDS",
@@ -221,13 +221,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import an exported name when it is first asked for (PEP 562)."""
-    place = _PLACE_OF.get(name)
-    if place is None:
+    """Import an exported name on first use (PEP 562)."""
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'odradek' has no attribute {name!r}")
-    found = getattr(import_module(place), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The clients for asyncio: the same names and options as in ``odradek``."""
+"""Clients for asyncio, with the same names and options as in ``odradek``."""
 
 from __future__ import annotations
 

@@ -80,6 +80,6 @@ def test_closed_event_loop_fails_pending_records(bootstrap: str, topic: str) -> 
         "except Exception as refused:",
         "    print(repr(refused))",
     )
-    reason = "ClientClosed('the event loop of this producer has ended, and it was never closed')"
+    reason = "ClientClosed('the event loop of this producer ended before the producer was closed')"
     assert completed.stdout.split("\n") == [reason, "True", reason, ""]
     assert "producer_not_closed" in completed.stderr

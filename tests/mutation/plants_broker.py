@@ -297,7 +297,9 @@ BROKER_PLANTS: list[Plant] = [
         f"{GROUPS}/shard.py",
         "                self.groups[group_id].offsets.end_transaction(producer_id, commits=commits)",
         "                self.groups[group_id].offsets.end_transaction(producer_id, commits=False)",
-        ("unit/client/producer/transactions/test_transactions.py::test_offsets_count_with_the_transaction",),
+        (
+            "unit/client/producer/transactions/test_transactions.py::test_offsets_are_committed_with_the_transaction",
+        ),
     ),
     Plant(
         "a copied log parts from its log where their epochs do",

@@ -13,43 +13,41 @@ CLIENT_PLANTS: list[Plant] = [
     Plant(
         "delivery.timeout.ms holds for batches in flight",
         f"{PRODUCER}/sender/batch_completion.py",
-        "return [one for one, created_ms in self.in_flight.items() if created_ms <= bound_ms and not one.done]",
-        "return []",
-        (
-            "unit/client/producer/sender/test_sender.py::test_a_batch_whose_answer_is_due_fails_when_its_time_is_up",
-        ),
+        "if created_ms <= limit_ms and not batch.done",
+        "if False",
+        ("unit/client/producer/sender/test_sender.py::test_batch_in_flight_fails_after_delivery_timeout",),
     ),
     Plant(
         "records that are not delivered in time fail",
         f"{PRODUCER}/accumulator/record_accumulator.py",
-        "            while line and line[0].created_ms + self._delivery_timeout_ms <= now_ms:",
-        "            while line and line[0].created_ms + 3 * self._delivery_timeout_ms <= now_ms:",
-        ("unit/client/producer/test_producer.py::test_records_that_are_not_delivered_in_time_fail",),
+        "            while queue and queue[0].created_ms + self._delivery_timeout_ms <= now_ms:",
+        "            while queue and queue[0].created_ms + 3 * self._delivery_timeout_ms <= now_ms:",
+        ("unit/client/producer/test_producer.py::test_records_fail_after_delivery_timeout",),
     ),
     Plant(
         "a callback that raises disturbs no other",
         f"{PRODUCER}/deliveries.py",
-        '            log.failure("delivery_callback_failed", failed)',
+        '            log.failure("delivery_callback_failed", error)',
         "            raise",
-        ("unit/client/producer/test_producer.py::test_a_callback_that_raises_disturbs_nobody",),
+        ("unit/client/producer/test_producer.py::test_failing_callback_does_not_affect_other_records",),
     ),
     Plant(
         "retried batches come back in order",
         f"{PRODUCER}/accumulator/record_accumulator.py",
-        "        while place < len(line) and _is_before(line[place], batch):\n            place += 1\n",
+        "        while index < len(queue) and _is_before(queue[index], batch):\n            index += 1\n",
         "",
         (
-            "unit/client/producer/sender/test_delivery_under_failures.py::test_records_are_written_once_in_order_and_told_once_in_order",
+            "unit/client/producer/sender/test_delivery_under_failures.py::test_records_are_written_once_in_order_and_completed_once_in_order",
         ),
     ),
     Plant(
         "retried batches come before those that were not sent yet",
         f"{PRODUCER}/accumulator/record_accumulator.py",
-        "        line.insert(place, batch)\n",
-        "        line.append(batch)\n",
+        "        queue.insert(index, batch)\n",
+        "        queue.append(batch)\n",
         (
-            "unit/client/producer/sender/test_sender.py::test_a_batch_that_comes_back_without_idempotence_goes_before_those_that_wait",
-            "unit/client/producer/sender/test_sender.py::test_five_requests_that_fail_at_once_come_back_in_order",
+            "unit/client/producer/sender/test_sender.py::test_retried_batch_without_idempotence_goes_before_queued_ones",
+            "unit/client/producer/sender/test_sender.py::test_five_requests_failing_together_are_retried_in_order",
         ),
     ),
     Plant(
@@ -58,7 +56,7 @@ CLIENT_PLANTS: list[Plant] = [
         "                if batch in self.in_flight:",
         "                if False:",
         (
-            "unit/client/producer/sender/test_sender.py::test_memory_of_a_request_without_answer_is_not_used_again_before_it_ends",
+            "unit/client/producer/sender/test_sender.py::test_memory_in_flight_is_not_reused_before_the_request_ends",
         ),
     ),
     Plant(
@@ -66,9 +64,7 @@ CLIENT_PLANTS: list[Plant] = [
         f"{PRODUCER}/producer.py",
         "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms",
         "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms // 2",
-        (
-            "unit/client/producer/test_producer.py::test_memory_that_is_full_is_waited_for_in_turns_and_then_told",
-        ),
+        ("unit/client/producer/test_producer.py::test_send_waits_for_memory_up_to_max_block_ms",),
     ),
     Plant(
         "a forced close tells every record",
@@ -76,45 +72,45 @@ CLIENT_PLANTS: list[Plant] = [
         "        for batch in batches:\n            self.fail(batch, error, adjust_sequences=False)\n\n\ndef",
         "        for batch in batches[1:]:\n            self.fail(batch, error, adjust_sequences=False)\n\n\ndef",
         (
-            "unit/client/producer/test_producer.py::test_a_forced_close_tells_every_record_and_every_waiter",
-            "unit/client/producer/sender/test_delivery_under_failures.py::test_a_close_at_any_moment_tells_every_record_once_and_in_order",
+            "unit/client/producer/test_producer.py::test_forced_close_fails_every_record_and_every_waiter",
+            "unit/client/producer/sender/test_delivery_under_failures.py::test_close_at_any_moment_completes_every_record_once_in_order",
         ),
     ),
     Plant(
         "sequences are given once",
         f"{PRODUCER}/transactions/sequences.py",
-        "            self.next_sequence = sequence_after(batch)\n            self._flights.append",
-        "            self._flights.append",
+        "            self.next_sequence = sequence_after(batch)\n            self._in_flight.append",
+        "            self._in_flight.append",
         (
-            "unit/client/producer/transactions/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
-            "unit/client/producer/sender/test_delivery_under_failures.py::test_records_are_written_once_in_order_and_told_once_in_order",
+            "unit/client/producer/transactions/test_sequences.py::test_batches_are_written_once_and_in_order_under_failures",
+            "unit/client/producer/sender/test_delivery_under_failures.py::test_records_are_written_once_in_order_and_completed_once_in_order",
         ),
     ),
     Plant(
         "the first batch of a producer goes alone",
         f"{PRODUCER}/transactions/sequences.py",
-        "        if self.acked is None or self.doubt is not None or len",
-        "        if self.doubt is not None or len",
+        "            self.last_acked is None\n            or self.unresolved_after is not None",
+        "            self.unresolved_after is not None",
         (
-            "unit/client/producer/transactions/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
+            "unit/client/producer/transactions/test_sequences.py::test_batches_are_written_once_and_in_order_under_failures",
         ),
     ),
     Plant(
         "a batch goes only to partitions that its coordinator knows of",
         f"{PRODUCER}/transactions/transaction_manager.py",
-        "        if self.is_transactional and partition_of(batch) not in self._requests.added:\n            return False\n",
+        "        if self.is_transactional and partition_of(batch) not in self._requests.partitions_in_transaction:\n            return False\n",
         "",
         (
-            "unit/client/producer/transactions/test_transaction_invariants.py::test_transactions_hold_whatever_happens",
+            "unit/client/producer/transactions/test_transaction_invariants.py::test_transaction_invariants_hold_under_failures",
         ),
     ),
     Plant(
         "a fenced producer can do nothing more",
         f"{PRODUCER}/transactions/transaction_manager.py",
-        '        self._status.refuse("send")\n',
+        '        self._status.check_call("send")\n',
         "",
         (
-            "unit/client/producer/transactions/test_transactions.py::test_a_twin_fences_the_one_before_for_good_and_clearly",
+            "unit/client/producer/transactions/test_transactions.py::test_second_producer_with_the_same_id_fences_the_first",
         ),
     ),
     Plant(

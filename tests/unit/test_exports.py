@@ -24,11 +24,11 @@ TYPED = {
 
 
 def test_type_checkers_and_programs_are_told_the_same() -> None:
-    assert {place: set(names) for place, names in odradek._PLACES.items()} == TYPED
+    assert {module: set(names) for module, names in odradek._EXPORTS.items()} == TYPED
 
 
 def test_all_lists_every_export() -> None:
-    named = {name for names in odradek._PLACES.values() for name in names}
+    named = {name for names in odradek._EXPORTS.values() for name in names}
     assert set(odradek.__all__) == named | {"__version__"}
     assert odradek.__all__ == sorted(odradek.__all__)
     assert dir(odradek) == odradek.__all__
@@ -36,7 +36,7 @@ def test_all_lists_every_export() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(odradek.__all__) - {"__version__"}))
 def test_an_export_is_the_thing_itself(name: str) -> None:
-    assert getattr(odradek, name) is getattr(import_module(odradek._PLACE_OF[name]), name)
+    assert getattr(odradek, name) is getattr(import_module(odradek._MODULE_OF[name]), name)
 
 
 def test_an_unknown_name_is_refused_as_by_any_module() -> None:

@@ -1,1 +1,1 @@
-"""The clients: producer, consumer and admin, for asyncio and for code without an event loop."""
+"""Producer, consumer and admin clients, asyncio and blocking."""

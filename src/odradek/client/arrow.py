@@ -1,4 +1,4 @@
-"""Records as columns of pyarrow: buffers of the codec put into arrays, and none of them copied.
+"""Records as pyarrow columns: arrays over the codec's buffers, without copying.
 
 pyarrow is imported when it is first needed: clients work without it.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def load_pyarrow() -> Any:
-    """The module, or an error that says how to get it."""
+    """Return the pyarrow module; raise InvalidState with the install command if it is missing."""
     try:
         import pyarrow
     except ImportError as missing:
         raise InvalidState(
-            'records as columns need pyarrow, which is not installed: pip install "odradek[arrow]"'
+            'pyarrow is required for Arrow records and is not installed; run pip install "odradek[arrow]"'
         ) from missing
     return pyarrow
 
@@ -32,7 +32,7 @@ def load_pyarrow() -> Any:
 
 @cache
 def record_schema() -> Any:
-    """The columns that ``poll_arrow`` gives."""
+    """Return the schema of ``poll_arrow``."""
     arrow = load_pyarrow()
     header = arrow.struct([arrow.field("key", arrow.string(), False), arrow.field("value", arrow.binary())])
     return arrow.schema(
@@ -49,19 +49,19 @@ def record_schema() -> Any:
 
 
 def record_batch(columns: Columns) -> Any:
-    """A ``pyarrow.RecordBatch`` over the buffers of decoded columns."""
+    """Return a ``pyarrow.RecordBatch`` over the buffers of decoded columns."""
     arrow = load_pyarrow()
     count = columns.row_count
     schema = record_schema()
 
     def array(type_: Any, length: int, *buffers: Any, children: list[Any] | None = None) -> Any:
-        wrapped = [None if each is None else arrow.py_buffer(each) for each in buffers]
+        wrapped = [None if buffer is None else arrow.py_buffer(buffer) for buffer in buffers]
         return arrow.Array.from_buffers(type_, length, wrapped, children=children)
 
     def plain(name: str, values: Any) -> Any:
         return array(schema.field(name).type, count, None, values)
 
-    # Arrow makes arrays of Python values with a look at pandas, which is imported for that if it is there.
+    # Built from buffers: pyarrow.array of Python values would import pandas if it is installed.
     names = [topic.encode() for topic in columns.topics]
     ends = ints("i", accumulate(map(len, names), initial=0))
     topics = arrow.DictionaryArray.from_arrays(

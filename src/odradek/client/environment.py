@@ -1,6 +1,4 @@
-"""Where clients meet the real environment: clock, chance and network are chosen here, and given to all the
-rest.
-"""
+"""Composition root of the clients: chooses the system clock, randomness and network."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from odradek.system.transports import TransportNetwork
 
 
 class ClientEnvironment(NamedTuple):
-    """What a client needs of the environment. ``network`` takes the sizes of send and receive buffers."""
+    """Ports of a client. ``network`` takes the sizes of the send and receive buffers."""
 
     clock: Clock
     entropy: Entropy

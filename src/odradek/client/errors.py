@@ -1,8 +1,6 @@
-"""When a failed call is tried again, and what an error means for the client that met it."""
+"""Exceptions for broker error codes, and the backoff of retries."""
 
 from __future__ import annotations
-
-import enum
 
 from odradek.config.client.connection import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from odradek.config.definition import Settings
@@ -21,23 +19,12 @@ from odradek.ports.entropy import Entropy
 
 
 def backoff(attempt: int, settings: Settings, entropy: Entropy) -> int:
-    """Milliseconds to wait before a retry; ``attempt`` is 0 for the first one."""
+    """Return the milliseconds to wait before a retry; ``attempt`` is 0 for the first one."""
     return exponential_backoff_ms(
         settings[RETRY_BACKOFF_MS], settings[RETRY_BACKOFF_MAX_MS], attempt, entropy
     )
 
 
-class Remedy(enum.Enum):
-    """What a client does about an error code."""
-
-    NONE = "there is no error"
-    RETRY = "try again after a while"
-    REFRESH = "ask for metadata, then try again"
-    FIND_COORDINATOR = "find the coordinator again, then try again"
-    FAIL = "tell the caller"
-
-
-_COORDINATOR_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _AUTHENTICATION = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -54,7 +41,7 @@ _AUTHORIZATION = frozenset(
         ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     }
 )
-_CLASS_OF: dict[ErrorCode, type[RequestRefused]] = {
+_EXCEPTION_CLASSES: dict[ErrorCode, type[RequestRefused]] = {
     **dict.fromkeys(_AUTHENTICATION, AuthenticationFailed),
     **dict.fromkeys(_AUTHORIZATION, AuthorizationFailed),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
@@ -65,21 +52,10 @@ _CLASS_OF: dict[ErrorCode, type[RequestRefused]] = {
 }
 
 
-def remedy(code: ErrorCode) -> Remedy:
-    """What to do about a code, where a call gives it no meaning of its own."""
-    if code is ErrorCode.NONE:
-        return Remedy.NONE
-    if code in _COORDINATOR_ELSEWHERE:
-        return Remedy.FIND_COORDINATOR
-    if code.stale_metadata:
-        return Remedy.REFRESH
-    return Remedy.RETRY if code.retriable else Remedy.FAIL
-
-
 def broker_error(
     code: ErrorCode | int, what: str, *, message: str | None = None, broker: str | None = None
 ) -> ClientError:
-    """The exception for a broker's error code: ``what`` was tried, ``message`` are the broker's words."""
-    known = ErrorCode(code)
-    words = f"{what}: {known.name}" + (f": {message}" if message and message != known.name else "")
-    return _CLASS_OF.get(known, RequestRefused)(words, code=known, broker=broker)
+    """Return the exception for an error code; ``what`` failed, ``message`` is the broker's error message."""
+    error = ErrorCode(code)
+    text = f"{what}: {error.name}" + (f": {message}" if message and message != error.name else "")
+    return _EXCEPTION_CLASSES.get(error, RequestRefused)(text, code=error, broker=broker)

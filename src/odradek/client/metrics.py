@@ -1,7 +1,7 @@
-"""What a client counts about itself, under Kafka's names.
+"""Metrics of a client, under Kafka's names.
 
-A metric is declared where it is used and read with all others by ``ClientMetrics.read``. Counting costs an
-addition; what must be computed is computed when somebody reads.
+A metric is declared where it is used and read with all others by ``ClientMetrics.read``. Recording costs an
+addition; derived values are computed when they are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 
 class Counter:
-    """Goes up: so many since the client began."""
+    """A total since the client was created."""
 
     __slots__ = ("value",)
 
@@ -26,7 +26,7 @@ class Counter:
 
 
 class Average:
-    """The mean of what was recorded; not a number before the first."""
+    """The mean of the recorded values; NaN before the first."""
 
     __slots__ = ("count", "total")
 
@@ -43,7 +43,7 @@ class Average:
 
 
 class Maximum:
-    """The largest of what was recorded; not a number before the first."""
+    """The largest recorded value; NaN before the first."""
 
     __slots__ = ("value",)
 
@@ -59,7 +59,7 @@ class Maximum:
 
 
 class Gauge:
-    """What it is now, computed when read."""
+    """A current value, computed when read."""
 
     __slots__ = ("_read",)
 
@@ -75,31 +75,31 @@ M = TypeVar("M", bound=Metric)
 
 
 class ClientMetrics:
-    """All metrics of one client, each with a name and its meaning."""
+    """All metrics of one client, each with a name and a description."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self.meanings: dict[str, str] = {}
+        self.descriptions: dict[str, str] = {}
 
-    def counter(self, name: str, meaning: str) -> Counter:
-        return self._declare(name, meaning, Counter())
+    def counter(self, name: str, description: str) -> Counter:
+        return self._declare(name, description, Counter())
 
-    def average(self, name: str, meaning: str) -> Average:
-        return self._declare(name, meaning, Average())
+    def average(self, name: str, description: str) -> Average:
+        return self._declare(name, description, Average())
 
-    def maximum(self, name: str, meaning: str) -> Maximum:
-        return self._declare(name, meaning, Maximum())
+    def maximum(self, name: str, description: str) -> Maximum:
+        return self._declare(name, description, Maximum())
 
-    def gauge(self, name: str, meaning: str, read: Callable[[], float]) -> Gauge:
-        return self._declare(name, meaning, Gauge(read))
+    def gauge(self, name: str, description: str, read: Callable[[], float]) -> Gauge:
+        return self._declare(name, description, Gauge(read))
 
-    def _declare(self, name: str, meaning: str, metric: M) -> M:
+    def _declare(self, name: str, description: str, metric: M) -> M:
         if name in self._metrics:
-            raise ValueError(f"there is a metric called {name} already")
+            raise ValueError(f"metric name must be unique, got {name} twice")
         self._metrics[name] = metric
-        self.meanings[name] = meaning
+        self.descriptions[name] = description
         return metric
 
     def read(self) -> dict[str, float]:
-        """All values by name."""
+        """Return all values by name."""
         return {name: metric.read() for name, metric in sorted(self._metrics.items())}

@@ -1,4 +1,4 @@
-"""Several names, of topics or groups, as applications give them: never one text, which is its letters."""
+"""Collections of topic or group names passed by applications; a single str is rejected."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Collection(Protocol[T_co]):
-    """Lists, tuples, sets and dicts. A text is none: it can be asked for other texts alone."""
+    """Lists, tuples, sets and dicts, but not str: its ``__contains__`` only accepts str."""
 
     def __iter__(self) -> Iterator[T_co]: ...
 
     def __contains__(self, item: object, /) -> bool: ...
 
 
-Several: TypeAlias = _Collection[T] | Iterator[T]
-Names: TypeAlias = Several[str]
+CollectionOf: TypeAlias = _Collection[T] | Iterator[T]
+Names: TypeAlias = CollectionOf[str]
 
 
-def read_names(given: Iterable[T], what: str) -> list[T]:
-    """Return the names as a list; raise TypeError for one text.
+def read_names(names: Iterable[T], parameter: str) -> list[T]:
+    """Return the names as a list; raise TypeError for a single str.
 
     >>> read_names(("visits", "orders"), "topics")
     ['visits', 'orders']
     """
-    if isinstance(given, str | bytes):
-        raise TypeError(f"{what} must be several names, as a list, got {given!r}; write [{given!r}]")
-    return list(given)
+    if isinstance(names, str | bytes):
+        raise TypeError(f"{parameter} must be a list of names, got {names!r}; write [{names!r}]")
+    return list(names)

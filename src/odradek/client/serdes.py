@@ -1,10 +1,10 @@
-"""How keys and values become bytes, and what becomes of bytes again.
+"""Serializers and deserializers of keys and values.
 
-A serde is an object with two functions, ``serialize(topic, value)`` and ``deserialize(topic, data)``; one of
-them is enough for a client that only writes or only reads. A plain function of one argument does as well, and
-so do the names ``"bytes"``, ``"str"`` and ``"json"``. None, the default, leaves bytes as they are at no cost.
+A serde is an object with the methods ``serialize(topic, value)`` and ``deserialize(topic, data)``; a client
+that only writes or only reads needs one of them. A plain function of one argument works too, and so do the
+names ``"bytes"``, ``"str"`` and ``"json"``. None, the default, leaves bytes as they are at no cost.
 
-No value is no value on both sides: a tombstone. The serdes here keep None as it is, and plain functions are
+None is a null key, or a tombstone, on both sides. The serdes here keep None as it is, and plain functions are
 never called with it.
 """
 
@@ -19,17 +19,17 @@ from odradek.model.client_errors import SerializationFailed
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    Taken_contra = TypeVar("Taken_contra", contravariant=True, default=Any)
-    Given_co = TypeVar("Given_co", covariant=True, default=Any)
+    In_contra = TypeVar("In_contra", contravariant=True, default=Any)
+    Out_co = TypeVar("Out_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
-    Taken_contra = TypeVar("Taken_contra", contravariant=True)
-    Given_co = TypeVar("Given_co", covariant=True)
+    In_contra = TypeVar("In_contra", contravariant=True)
+    Out_co = TypeVar("Out_co", covariant=True)
 
 
-class Serializer(Protocol[Taken_contra]):
-    """Turns keys or values into bytes; None writes no key, or a tombstone.
+class Serializer(Protocol[In_contra]):
+    """Serializes keys or values to bytes; None is a null key or a tombstone.
 
     >>> class Number:
     ...     def serialize(self, topic, value):
@@ -38,11 +38,11 @@ class Serializer(Protocol[Taken_contra]):
     b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x07'
     """
 
-    def serialize(self, topic: str, value: Taken_contra, /) -> bytes | None: ...
+    def serialize(self, topic: str, value: In_contra, /) -> bytes | None: ...
 
 
-class Deserializer(Protocol[Given_co]):
-    """Makes keys or values of bytes; is also asked about None.
+class Deserializer(Protocol[Out_co]):
+    """Deserializes keys or values from bytes; also called with None.
 
     >>> class Number:
     ...     def deserialize(self, topic, data):
@@ -51,7 +51,7 @@ class Deserializer(Protocol[Given_co]):
     7
     """
 
-    def deserialize(self, topic: str, data: bytes | None, /) -> Given_co: ...
+    def deserialize(self, topic: str, data: bytes | None, /) -> Out_co: ...
 
 
 SerdeName: TypeAlias = Literal["bytes", "str", "json"]
@@ -63,14 +63,14 @@ Part: TypeAlias = Literal["key", "value"]
 
 
 class BytesSerde:
-    """Bytes as they are, in whatever holds them.
+    """Bytes, unchanged.
 
     >>> BytesSerde().serialize("t", bytearray(b"abc"))
     b'abc'
     """
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview | None) -> bytes | None:
-        """The bytes of whatever holds them.
+        """Return the bytes of a bytes-like value.
 
         >>> BytesSerde().serialize("castle", memoryview(b"abc"))
         b'abc'
@@ -80,10 +80,10 @@ class BytesSerde:
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
-        raise TypeError(f"needs bytes, not {type(value).__name__}")
+        raise TypeError(f"value must be bytes, got {type(value).__name__}")
 
     def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
-        """The bytes as they are.
+        """Return the bytes unchanged.
 
         >>> BytesSerde().deserialize("castle", b"abc")
         b'abc'
@@ -93,7 +93,7 @@ class BytesSerde:
 
 
 class StringSerde:
-    """Texts, in UTF-8 unless said otherwise.
+    """Strings, in UTF-8 by default.
 
     >>> StringSerde().serialize("t", "Käfer")
     b'K\\xc3\\xa4fer'
@@ -103,7 +103,7 @@ class StringSerde:
         self._encoding = encoding
 
     def serialize(self, topic: str, value: str | None) -> bytes | None:
-        """The bytes of a text.
+        """Return the encoded string.
 
         >>> StringSerde("latin-1").serialize("castle", "Käfer")
         b'K\\xe4fer'
@@ -112,11 +112,11 @@ class StringSerde:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise TypeError(f"needs a text, not {type(value).__name__}")
+            raise TypeError(f"value must be a str, got {type(value).__name__}")
         return value.encode(self._encoding)
 
     def deserialize(self, topic: str, data: bytes | None) -> str | None:
-        """The text that bytes hold.
+        """Return the decoded string.
 
         >>> StringSerde().deserialize("castle", b"abc")
         'abc'
@@ -126,7 +126,7 @@ class StringSerde:
 
 
 class JsonSerde:
-    """Whatever JSON can say, written without spaces. None is a tombstone and not ``null``.
+    """JSON values, written without spaces. None is a tombstone and not ``null``.
 
     >>> JsonSerde().serialize("t", {"a": [1, None]})
     b'{"a":[1,null]}'
@@ -136,7 +136,7 @@ class JsonSerde:
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The JSON of a value.
+        """Return a value as JSON.
 
         >>> JsonSerde().serialize("castle", {"guests": 2})
         b'{"guests":2}'
@@ -145,7 +145,7 @@ class JsonSerde:
         return None if value is None else self._encode(value).encode()
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """What JSON says.
+        """Return the parsed JSON.
 
         >>> JsonSerde().deserialize("castle", b'{"guests":2}')
         {'guests': 2}
@@ -154,24 +154,24 @@ class JsonSerde:
         return None if data is None else json.loads(data)
 
 
-_NAMED: Final = {"bytes": BytesSerde, "str": StringSerde, "json": JsonSerde}
+_SERDES: Final = {"bytes": BytesSerde, "str": StringSerde, "json": JsonSerde}
 
 
-def serialize_with(given: AnySerializer, part: Part) -> Serialize | None:
-    """What a client calls for each key or value: ``serialize(topic, value)``; None if nothing need be done.
+def serialize_with(serializer: AnySerializer, part: Part) -> Serialize | None:
+    """Return the function ``serialize(topic, value)`` for keys or values; None if there is nothing to do.
 
-    The function gives bytes or None, and raises SerializationFailed whatever went wrong.
+    The function returns bytes or None, and raises SerializationFailed for any failure.
 
     >>> serialize_with("json", "value")("t", {"a": 1})
     b'{"a":1}'
     """
-    if given is None:
+    if serializer is None:
         return None
-    plain = _serialize_of(given, part)
+    function = _serialize_function(serializer, part)
 
     def serialize(topic: str, value: Any) -> bytes | None:
         try:
-            data: object = plain(topic, value)
+            data: object = function(topic, value)
         except Exception as failure:  # a user's function may raise anything
             raise _failed("serialize", part, topic, failure) from failure
         if data is None or isinstance(data, bytes):
@@ -179,67 +179,74 @@ def serialize_with(given: AnySerializer, part: Part) -> Serialize | None:
         if isinstance(data, bytearray | memoryview):
             return bytes(data)
         raise SerializationFailed(
-            f"the {part} serializer gave {type(data).__name__} for a record of topic {topic}, not bytes"
+            f"{part}_serializer must return bytes or None for a record of topic {topic},"
+            f" got {type(data).__name__}"
         )
 
     return serialize
 
 
-def deserialize_with(given: AnyDeserializer, part: Part) -> Deserialize | None:
-    """What a client calls for each key or value: ``deserialize(topic, data)``; None if nothing need be done.
+def deserialize_with(deserializer: AnyDeserializer, part: Part) -> Deserialize | None:
+    """Return the function ``deserialize(topic, data)`` for keys or values; None if there is nothing to do.
 
-    The function raises SerializationFailed whatever went wrong.
+    The function raises SerializationFailed for any failure.
 
     >>> deserialize_with("str", "key")("t", b"abc")
     'abc'
     """
-    # Bytes are bytes already: whoever asks for them by name need not pay for it.
-    if given is None or given == "bytes":
+    # Data is bytes already: "bytes" costs nothing.
+    if deserializer is None or deserializer == "bytes":
         return None
-    plain = _deserialize_of(given, part)
+    function = _deserialize_function(deserializer, part)
 
     def deserialize(topic: str, data: bytes | None) -> Any:
         try:
-            return plain(topic, data)
+            return function(topic, data)
         except Exception as failure:  # a user's function may raise anything
             raise _failed("deserialize", part, topic, failure) from failure
 
     return deserialize
 
 
-def _serialize_of(given: AnySerializer, part: Part) -> Serialize:
-    if isinstance(given, str):
-        return _named(given, part).serialize
-    if (method := getattr(given, "serialize", None)) is not None:
-        found: Serialize = method
-        return found
-    if callable(given):
-        function = given
+def _serialize_function(serializer: AnySerializer, part: Part) -> Serialize:
+    if isinstance(serializer, str):
+        return _named_serde(serializer, part).serialize
+    if (method := getattr(serializer, "serialize", None)) is not None:
+        serialize: Serialize = method
+        return serialize
+    if callable(serializer):
+        function = serializer
         return lambda topic, value: None if value is None else function(value)
-    raise TypeError(f"{part}_serializer must be a function, have a function serialize, or be {_names()}")
+    raise TypeError(
+        f"{part}_serializer must be a function, an object with a method serialize, or one of"
+        f" {_serde_names()}, got {serializer!r}"
+    )
 
 
-def _deserialize_of(given: AnyDeserializer, part: Part) -> Deserialize:
-    if isinstance(given, str):
-        return _named(given, part).deserialize
-    if (method := getattr(given, "deserialize", None)) is not None:
-        found: Deserialize = method
-        return found
-    if callable(given):
-        function = given
+def _deserialize_function(deserializer: AnyDeserializer, part: Part) -> Deserialize:
+    if isinstance(deserializer, str):
+        return _named_serde(deserializer, part).deserialize
+    if (method := getattr(deserializer, "deserialize", None)) is not None:
+        deserialize: Deserialize = method
+        return deserialize
+    if callable(deserializer):
+        function = deserializer
         return lambda topic, data: None if data is None else function(data)
-    raise TypeError(f"{part}_deserializer must be a function, have a function deserialize, or be {_names()}")
+    raise TypeError(
+        f"{part}_deserializer must be a function, an object with a method deserialize, or one of"
+        f" {_serde_names()}, got {deserializer!r}"
+    )
 
 
-def _named(name: str, part: Part) -> BytesSerde | StringSerde | JsonSerde:
-    if name not in _NAMED:
-        raise ValueError(f"no {part} serde is called {name!r}; there are {_names()}")
-    serde: BytesSerde | StringSerde | JsonSerde = _NAMED[name]()
+def _named_serde(name: str, part: Part) -> BytesSerde | StringSerde | JsonSerde:
+    if name not in _SERDES:
+        raise ValueError(f"{part} serde must be one of {_serde_names()}, got {name!r}")
+    serde: BytesSerde | StringSerde | JsonSerde = _SERDES[name]()
     return serde
 
 
-def _names() -> str:
-    return ", ".join(f'"{name}"' for name in _NAMED)
+def _serde_names() -> str:
+    return ", ".join(f'"{name}"' for name in _SERDES)
 
 
 def _failed(verb: str, part: Part, topic: str, failure: Exception) -> SerializationFailed:

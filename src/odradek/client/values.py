@@ -1,4 +1,4 @@
-"""Values that users give to clients and get from them."""
+"""Value types of the client API."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
 ]
 
 Headers: TypeAlias = Mapping[str, BytesLike | None] | Sequence[tuple[str, BytesLike | None]] | None
-"""Headers of a record to send: pairs of a text and bytes or None, or a mapping of the same."""
+"""Headers of a record to send: pairs of a str and bytes or None, or a mapping of these."""
 
 
 class Node(NamedTuple):
-    """A broker as the cluster describes it."""
+    """A broker in the cluster metadata."""
 
     id: int
     host: str
@@ -36,7 +36,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """Where a partition lives; ``leader`` is -1 while there is none."""
+    """Leader and replicas of a partition; ``leader`` is -1 while there is none."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class PartitionInfo(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to read, and a note kept with it.
+    """A committed offset: the next one to read, and metadata stored with it.
 
     >>> from odradek import OffsetAndMetadata
     >>> OffsetAndMetadata(42, "up to the letter of Tuesday").offset
@@ -61,7 +61,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset at or after a time."""
+    """An offset and the timestamp of its record."""
 
     offset: int
     timestamp: int
@@ -69,7 +69,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group: what a transaction that commits its offsets must say.
+    """A consumer's group, generation and member id, for transactions that commit its offsets.
 
     >>> from odradek import GroupMetadata
     >>> GroupMetadata("readers").generation_id

@@ -53,4 +53,4 @@ class ClientFixture:
             await one.close()
         assert self.connections() == []
         names = {"metadata"}
-        assert [t for t in asyncio.all_tasks() if t.get_name() in names or "dial" in t.get_name()] == []
+        assert [t for t in asyncio.all_tasks() if t.get_name() in names or "connect" in t.get_name()] == []

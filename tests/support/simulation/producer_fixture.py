@@ -93,8 +93,8 @@ class ProducerFixture:
         left = [one.peer for one in self.memory.network.connections if one.host == CLIENT_HOST]
         assert left == []
         names = {task.get_name() for task in asyncio.all_tasks()}
-        assert not names & {"metadata", "close", "errand"}, names
-        assert not [name for name in names if name.startswith(("dial", "reach"))], names
+        assert not names & {"metadata", "close", "transaction request"}, names
+        assert not [name for name in names if name.startswith("connect")], names
 
 
 def run_with_producer(

@@ -33,10 +33,10 @@ class Batch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.in_retry = False
-        self.fates: list[BaseException | None] = []
+        self.results: list[BaseException | None] = []
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -66,7 +66,7 @@ class ProducerSimulation:
 
     @property
     def incomplete(self) -> list[Batch]:
-        return [batch for batch in self.batches.values() if not batch.fates]
+        return [batch for batch in self.batches.values() if not batch.results]
 
     # The application.
 
@@ -90,7 +90,7 @@ class ProducerSimulation:
     def look(self) -> None:
         """Run one sender iteration."""
         machine = self.machine
-        machine.resolve(self.now_ms)
+        machine.resolve_sequences(self.now_ms)
         if machine.fatal_error is not None:
             for batch in list(self.incomplete):
                 self._fail(batch, machine.fatal_error, adjust_sequences=False)
@@ -110,7 +110,7 @@ class ProducerSimulation:
             return
         assert asked.not_before_ms <= self.now_ms
         self.asked = asked
-        if asked.kind == 1:
+        if asked.key_type == 1:
             self.machine.coordinator_ready({22: range(self._init_version_max + 1)})
         self.on_event(f"ask {shown_request(asked.request)}")
 
@@ -133,14 +133,14 @@ class ProducerSimulation:
 
     def written(self, batch: Batch, base_offset: int) -> None:
         self.in_flight.pop(batch.name)
-        if not batch.fates:
+        if not batch.results:
             self.machine.acknowledged(batch, base_offset)
             self._end(batch, None)
 
     def refused(self, batch: Batch, code: ErrorCode, log_start_offset: int = 0) -> None:
         """Deliver an error response, or none for NETWORK_EXCEPTION."""
         self.in_flight.pop(batch.name)
-        if batch.fates:
+        if batch.results:
             return
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(batch)
@@ -159,7 +159,8 @@ class ProducerSimulation:
     def _split(self, batch: Batch) -> None:
         """Replace a batch by two smaller ones with the same sequence numbers and position."""
         counts = (batch.count // 2, batch.count - batch.count // 2)
-        parts = [Batch(f"{batch.name}{half}", batch.place, count) for half, count in enumerate(counts)]
+        partition = batch.topic_partition
+        parts = [Batch(f"{batch.name}{half}", partition, count) for half, count in enumerate(counts)]
         sequence = batch.base_sequence
         for part in parts:
             part.producer_id, part.producer_epoch, part.base_sequence = (*batch.numbers[:2], sequence)
@@ -173,26 +174,26 @@ class ProducerSimulation:
         self.on_event(f"{batch.name} is cut into {' '.join(map(repr, parts))}")
 
     def _put_back(self, batch: Batch) -> None:
-        line = self.lines[batch.place]
+        line = self.lines[batch.topic_partition]
         at = sum(1 for one in line if one.base_sequence != NO_SEQUENCE and self._is_before(one, batch))
         line.insert(at, batch)
 
     def expire(self, batch: Batch) -> None:
-        if not batch.fates:
+        if not batch.results:
             self._fail(batch, TimedOut("delivery.timeout.ms"), adjust_sequences=False)
 
     def _is_before(self, one: Batch, other: Batch) -> bool:
         return 0 < (other.base_sequence - one.base_sequence) % (1 << 31) < 1 << 30
 
     def _fail(self, batch: Batch, error: BaseException, *, adjust_sequences: bool) -> None:
-        line = self.lines[batch.place]
+        line = self.lines[batch.topic_partition]
         if batch in line:
             line.remove(batch)
         self.machine.failed(batch, error, adjust_sequences=adjust_sequences)
         self._end(batch, error)
 
     def _end(self, batch: Batch, error: BaseException | None) -> None:
-        batch.fates.append(error)
+        batch.results.append(error)
         self.on_event(f"{batch.name} {'written' if error is None else 'fails: ' + told(error)}")
 
 

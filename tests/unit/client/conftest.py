@@ -1,4 +1,4 @@
-"""A whole broker in memory, and clients of it on virtual time."""
+"""In-memory broker and clients on virtual time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from odradek.testing.clock import run_virtually
 
 
 @pytest.fixture(scope="session")
-def stage() -> Callable[..., None]:
-    """Run a scenario with a broker of its own; see that its clients leave nothing behind."""
+def run_with_client() -> Callable[..., None]:
+    """Run a scenario with its own broker; check that its clients are closed completely."""
 
     def run(
         scenario: Callable[[ClientFixture], Awaitable[None]],
         settings: Mapping[str, str] | None = None,
-        **how: Any,
+        **options: Any,
     ) -> None:
         async def main() -> None:
-            async with running_broker(settings, **how) as (memory, broker):
-                played = ClientFixture(memory, broker)
-                await scenario(played)
-                await played.close()
+            async with running_broker(settings, **options) as (memory, broker):
+                fixture = ClientFixture(memory, broker)
+                await scenario(fixture)
+                await fixture.close()
 
         run_virtually(main)
 
@@ -35,7 +35,7 @@ def stage() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def make_records() -> Callable[..., bytearray]:
-    """One batch with these values."""
+    """Return a batch with these values."""
 
     def build(*values: bytes) -> bytearray:
         builder = BatchBuilder()

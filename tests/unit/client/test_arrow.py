@@ -1,4 +1,4 @@
-"""Records as columns of pyarrow: what making them must not bring along."""
+"""Imports of Arrow record batches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ print(batch.column("topic").to_pylist(), "pandas" in sys.modules)
 """
 
 
-def test_columns_are_made_without_the_import_of_pandas() -> None:
-    assert importlib.util.find_spec("pandas"), "nobody would notice"
+def test_record_batch_does_not_import_pandas() -> None:
+    assert importlib.util.find_spec("pandas"), "the test needs pandas"
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False
     )

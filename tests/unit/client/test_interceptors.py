@@ -1,4 +1,4 @@
-"""Interceptors in a row, and those that fail."""
+"""Interceptor chains, and failing interceptors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,40 +20,42 @@ OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}
 
 
 @pytest.mark.parametrize("chain", [ProducerInterceptors, ConsumerInterceptors])
-def test_an_interceptor_without_all_its_methods_is_refused_at_once(chain: Any) -> None:
-    class Half:
+def test_interceptor_with_missing_methods_is_rejected(chain: Any) -> None:
+    class IncompleteInterceptor:
         def close(self) -> None:
             return
 
-    with pytest.raises(TypeError, match=r"Half has no on_\w+ and no on_\w+: inherit from"):
-        chain([Half()])
+    with pytest.raises(
+        TypeError, match=r"IncompleteInterceptor must have the methods on_\w+, on_\w+; inherit from"
+    ):
+        chain([IncompleteInterceptor()])
 
 
-class Marking(ProducerInterceptor, ConsumerInterceptor):
-    """Adds a letter to what it sees, and remembers what it was told."""
+class AppendingInterceptor(ProducerInterceptor, ConsumerInterceptor):
+    """Appends a letter to values, and records its calls."""
 
     def __init__(self, letter: bytes) -> None:
         self.letter = letter
-        self.told: list[object] = []
+        self.calls: list[object] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return record._replace(value=record.value + self.letter)
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        self.told.append((metadata, error))
+        self.calls.append((metadata, error))
 
     def on_consume(self, records: list[Any]) -> list[Any]:
         return [record + self.letter for record in records]
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.told.append(offsets)
+        self.calls.append(offsets)
 
     def close(self) -> None:
-        self.told.append("closed")
+        self.calls.append("closed")
 
 
-class Failing(Marking):
-    """Raises whatever it is asked."""
+class FailingInterceptor(AppendingInterceptor):
+    """Raises in every method."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise RuntimeError("on_send")
@@ -71,56 +73,61 @@ class Failing(Marking):
         raise RuntimeError("close")
 
 
-class Idle(ProducerInterceptor, ConsumerInterceptor):
-    """Leaves out everything."""
+class EmptyInterceptor(ProducerInterceptor, ConsumerInterceptor):
+    """Defines no method."""
 
 
-def chain() -> tuple[Marking, Marking, list[Marking]]:
-    first, last = Marking(b"a"), Marking(b"b")
-    return first, last, [first, Failing(b"x"), last]
+def chain() -> tuple[AppendingInterceptor, AppendingInterceptor, list[AppendingInterceptor]]:
+    first, last = AppendingInterceptor(b"a"), AppendingInterceptor(b"b")
+    return first, last, [first, FailingInterceptor(b"x"), last]
 
 
-def test_each_interceptor_sees_the_record_of_the_one_before_and_failures_are_passed_over() -> None:
-    *_, row = chain()
-    assert ProducerInterceptors(row).on_send(ProducerRecord("t", b"-")).value == b"-ab"
+def test_on_send_chains_interceptors_and_skips_failing_ones() -> None:
+    *_, interceptors = chain()
+    assert ProducerInterceptors(interceptors).on_send(ProducerRecord("t", b"-")).value == b"-ab"
 
 
-def test_each_interceptor_sees_the_records_of_the_one_before() -> None:
-    *_, row = chain()
-    assert ConsumerInterceptors(row).on_consume([b"1", b"2"]) == [b"1ab", b"2ab"]
+def test_on_consume_chains_interceptors() -> None:
+    *_, interceptors = chain()
+    assert ConsumerInterceptors(interceptors).on_consume([b"1", b"2"]) == [b"1ab", b"2ab"]
 
 
-def test_all_are_told_of_acknowledgements_and_the_end() -> None:
-    first, last, row = chain()
-    interceptors = ProducerInterceptors(row)
-    interceptors.on_acknowledgement(METADATA, None)
-    interceptors.close()
-    assert first.told == last.told == [(METADATA, None), "closed"]
+def test_all_interceptors_get_acknowledgements_and_close() -> None:
+    first, last, interceptors = chain()
+    chained = ProducerInterceptors(interceptors)
+    chained.on_acknowledgement(METADATA, None)
+    chained.close()
+    assert first.calls == last.calls == [(METADATA, None), "closed"]
 
 
-def test_all_are_told_of_commits_and_the_end() -> None:
-    first, last, row = chain()
-    interceptors = ConsumerInterceptors(row)
-    interceptors.on_commit(OFFSETS)
-    interceptors.close()
-    assert first.told == last.told == [OFFSETS, "closed"]
+def test_all_interceptors_get_commits_and_close() -> None:
+    first, last, interceptors = chain()
+    chained = ConsumerInterceptors(interceptors)
+    chained.on_commit(OFFSETS)
+    chained.close()
+    assert first.calls == last.calls == [OFFSETS, "closed"]
 
 
-@pytest.mark.parametrize(("partition", "told"), [(None, -1), (3, 3)])
-def test_a_record_that_was_never_sent_is_acknowledged_as_failed(partition: int | None, told: int) -> None:
-    marking, error = Marking(b"a"), ValueError()
-    ProducerInterceptors([marking]).on_send_failed(ProducerRecord("t", partition=partition), error)
-    assert marking.told == [(RecordMetadata("t", told, -1, -1, -1, -1), error)]
+@pytest.mark.parametrize(("partition", "acknowledged"), [(None, -1), (3, 3)])
+def test_record_that_was_never_sent_is_acknowledged_with_an_error(
+    partition: int | None, acknowledged: int
+) -> None:
+    interceptor, error = AppendingInterceptor(b"a"), ValueError()
+    ProducerInterceptors([interceptor]).on_send_failed(ProducerRecord("t", partition=partition), error)
+    assert interceptor.calls == [(RecordMetadata("t", acknowledged, -1, -1, -1, -1), error)]
 
 
-def test_a_failure_is_logged_with_its_interceptor(caplog: pytest.LogCaptureFixture) -> None:
-    ProducerInterceptors([Failing(b"x")]).close()
-    assert "interceptor_failed interceptor=Failing" in caplog.text
+def test_failure_is_logged_with_the_interceptor_name(caplog: pytest.LogCaptureFixture) -> None:
+    ProducerInterceptors([FailingInterceptor(b"x")]).close()
+    assert "interceptor_failed interceptor=FailingInterceptor" in caplog.text
 
 
-def test_what_an_interceptor_leaves_out_changes_nothing() -> None:
+def test_default_methods_change_nothing() -> None:
     record = ProducerRecord("t", b"v")
-    producer, consumer = ProducerInterceptors([Idle()]), ConsumerInterceptors([Idle()])
+    producer, consumer = (
+        ProducerInterceptors([EmptyInterceptor()]),
+        ConsumerInterceptors([EmptyInterceptor()]),
+    )
     assert producer.on_send(record) is record
     assert consumer.on_consume([1]) == [1]
     producer.on_acknowledgement(METADATA, None)
@@ -128,8 +135,8 @@ def test_what_an_interceptor_leaves_out_changes_nothing() -> None:
     producer.close()
 
 
-def test_an_empty_chain_is_false() -> None:
+def test_empty_interceptor_chain_is_false() -> None:
     assert not ProducerInterceptors()
     assert not ConsumerInterceptors()
-    assert ProducerInterceptors([Idle()])
-    assert ConsumerInterceptors([Idle()])
+    assert ProducerInterceptors([EmptyInterceptor()])
+    assert ConsumerInterceptors([EmptyInterceptor()])

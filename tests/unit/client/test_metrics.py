@@ -1,4 +1,4 @@
-"""What a client counts about itself."""
+"""Metrics of a client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from odradek.client.metrics import ClientMetrics
 
 
-def test_meters_are_read_by_name():
+def test_metrics_are_read_by_name():
     metrics = ClientMetrics()
     sent = metrics.counter("record-send-total", "Records sent.")
     size = metrics.average("batch-size-avg", "Bytes of a batch, on average.")
@@ -28,11 +28,11 @@ def test_meters_are_read_by_name():
         "record-send-total": 3,
         "record-size-max": 30,
     }
-    assert metrics.meanings["record-send-total"] == "Records sent."
+    assert metrics.descriptions["record-send-total"] == "Records sent."
 
 
-def test_a_name_is_given_once():
+def test_duplicate_metric_name_is_rejected():
     metrics = ClientMetrics()
     metrics.counter("a", "One.")
-    with pytest.raises(ValueError, match="a metric called a already"):
+    with pytest.raises(ValueError, match="must be unique, got a twice"):
         metrics.counter("a", "Another.")

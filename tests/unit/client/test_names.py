@@ -1,4 +1,4 @@
-"""One text in place of several names is refused: it would be taken for its letters."""
+"""A single string instead of a collection of names is rejected, not read as its letters."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from odradek import aio
 from odradek.client.names import read_names
 
 
-@pytest.mark.parametrize("given", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, (name for name in "ab")])
-def test_several_names_are_a_list(given) -> None:
-    assert read_names(given, "topics") == ["a", "b"]
+@pytest.mark.parametrize("names", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, (name for name in "ab")])
+def test_read_names_returns_a_list(names) -> None:
+    assert read_names(names, "topics") == ["a", "b"]
 
 
-@pytest.mark.parametrize("given", ["visits", b"visits", ""])
-def test_one_text_is_refused(given) -> None:
-    with pytest.raises(TypeError, match=r"topics must be several names, as a list, got b?'(visits)?'; write"):
-        read_names(given, "topics")
+@pytest.mark.parametrize("names", ["visits", b"visits", ""])
+def test_read_names_rejects_a_single_string(names) -> None:
+    with pytest.raises(TypeError, match=r"topics must be a list of names, got b?'(visits)?'; write"):
+        read_names(names, "topics")
 
 
 CALLS = {
@@ -31,13 +31,13 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_admin_client_refuses_one_text(call: str) -> None:
+def test_admin_rejects_a_single_string(call: str) -> None:
     admin = aio.Admin(bootstrap_servers="localhost:9092")
-    with pytest.raises(TypeError, match=f"{CALLS[call]} must be several names"):
+    with pytest.raises(TypeError, match=f"{CALLS[call]} must be a list of names"):
         getattr(admin, call)("visits").send(None)
 
 
-def test_a_consumer_refuses_one_text() -> None:
+def test_consumer_rejects_a_single_string() -> None:
     consumer = aio.Consumer(bootstrap_servers="localhost:9092", group_id="g")
-    with pytest.raises(TypeError, match=r"topics must be several names, as a list, got 'visits'; write \['v"):
+    with pytest.raises(TypeError, match=r"topics must be a list of names, got 'visits'; write \['v"):
         consumer.subscribe("visits")

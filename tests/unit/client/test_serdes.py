@@ -1,4 +1,4 @@
-"""Keys and values as bytes and back."""
+"""Serializers and deserializers of keys and values."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
 )
 
 
-def there_and_back(name: SerdeName, value: object) -> object:
+def round_trip(name: SerdeName, value: object) -> object:
     serialize, deserialize = serialize_with(name, "value"), deserialize_with(name, "value")
     assert serialize is not None
     data = serialize("t", value)
@@ -31,48 +31,48 @@ def there_and_back(name: SerdeName, value: object) -> object:
 
 
 @given(st.none() | st.binary())
-def test_bytes_come_back(value: bytes | None) -> None:
-    assert there_and_back("bytes", value) == value
+def test_bytes_round_trip(value: bytes | None) -> None:
+    assert round_trip("bytes", value) == value
 
 
 @given(st.none() | st.text())
-def test_texts_come_back(value: str | None) -> None:
-    assert there_and_back("str", value) == value
+def test_strings_round_trip(value: str | None) -> None:
+    assert round_trip("str", value) == value
 
 
 @given(st.none() | JSON)
-def test_what_json_can_say_comes_back(value: object) -> None:
-    assert there_and_back("json", value) == value
+def test_json_round_trip(value: object) -> None:
+    assert round_trip("json", value) == value
 
 
 @pytest.mark.parametrize("name", ["bytes", "str", "json"])
-def test_no_value_stays_no_value(name: SerdeName) -> None:
-    assert there_and_back(name, None) is None
+def test_none_stays_none(name: SerdeName) -> None:
+    assert round_trip(name, None) is None
 
 
-def test_without_a_serde_there_is_nothing_to_call() -> None:
+def test_no_serde_returns_no_function() -> None:
     assert serialize_with(None, "key") is None
     assert deserialize_with(None, "key") is None
     assert deserialize_with("bytes", "key") is None
 
 
 @pytest.mark.parametrize("value", [bytearray(b"abc"), memoryview(b"abc")])
-def test_whatever_holds_bytes_is_taken(value: Any) -> None:
+def test_bytes_like_values_are_accepted(value: Any) -> None:
     assert BytesSerde().serialize("t", value) == b"abc"
-    assert there_and_back("bytes", value) == b"abc"
+    assert round_trip("bytes", value) == b"abc"
 
 
-def test_texts_may_have_another_encoding() -> None:
+def test_string_serde_with_another_encoding() -> None:
     serde = StringSerde("utf-16-le")
     assert serde.serialize("t", "a") == b"a\0"
     assert serde.deserialize("t", b"a\0") == "a"
 
 
-def test_json_is_written_short_and_in_utf_8() -> None:
+def test_json_is_compact_utf8() -> None:
     assert JsonSerde().serialize("t", {"ä": [1, 2]}) == '{"ä":[1,2]}'.encode()
 
 
-def test_a_plain_function_serves_as_a_serializer_and_sees_no_tombstones() -> None:
+def test_plain_function_is_a_serde_and_is_not_called_with_none() -> None:
     serialize = serialize_with(lambda number: number.to_bytes(2, "big"), "value")
     deserialize = deserialize_with(lambda data: int.from_bytes(data, "big"), "value")
     assert serialize is not None
@@ -81,8 +81,8 @@ def test_a_plain_function_serves_as_a_serializer_and_sees_no_tombstones() -> Non
     assert (deserialize("t", b"\1\2"), deserialize("t", None)) == (258, None)
 
 
-class Shouting:
-    """A serde that wants to know the topic, and has a word for nothing."""
+class TopicSerde:
+    """A serde that uses the topic, and serializes None."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         return f"{topic}:{value}".upper().encode()
@@ -91,8 +91,8 @@ class Shouting:
         return (topic, data)
 
 
-def test_an_object_with_two_functions_is_a_serde_and_sees_everything() -> None:
-    serialize, deserialize = serialize_with(Shouting(), "key"), deserialize_with(Shouting(), "key")
+def test_serde_object_gets_topic_and_none() -> None:
+    serialize, deserialize = serialize_with(TopicSerde(), "key"), deserialize_with(TopicSerde(), "key")
     assert serialize is not None
     assert deserialize is not None
     assert (serialize("t", "a"), serialize("t", None)) == (b"T:A", b"T:NONE")
@@ -109,7 +109,7 @@ def test_an_object_with_two_functions_is_a_serde_and_sees_everything() -> None:
         (lambda _: 1 / 0, 1, ZeroDivisionError),
     ],
 )
-def test_a_failing_serializer_says_where_and_why(
+def test_serializer_failure_names_topic_and_cause(
     serializer: Any, value: object, cause: type[BaseException]
 ) -> None:
     serialize = serialize_with(serializer, "key")
@@ -126,7 +126,7 @@ def test_a_failing_serializer_says_where_and_why(
     ("deserializer", "cause"),
     [("str", UnicodeDecodeError), ("json", ValueError), (lambda _: 1 / 0, ZeroDivisionError)],
 )
-def test_a_failing_deserializer_says_where_and_why(deserializer: Any, cause: type[BaseException]) -> None:
+def test_deserializer_failure_names_topic_and_cause(deserializer: Any, cause: type[BaseException]) -> None:
     deserialize = deserialize_with(deserializer, "value")
     assert deserialize is not None
     with pytest.raises(SerializationFailed, match=r"cannot deserialize the value .* topic orders") as failed:
@@ -134,15 +134,18 @@ def test_a_failing_deserializer_says_where_and_why(deserializer: Any, cause: typ
     assert isinstance(failed.value.__cause__, cause)
 
 
-def test_a_serializer_that_gives_no_bytes_is_found_out() -> None:
+def test_serializer_must_return_bytes() -> None:
     serialize = serialize_with(str, "value")  # type: ignore[arg-type]
     assert serialize is not None
-    with pytest.raises(SerializationFailed, match="value serializer gave str for a record of topic t"):
+    with pytest.raises(
+        SerializationFailed,
+        match="value_serializer must return bytes or None for a record of topic t, got str",
+    ):
         serialize("t", 1)
 
 
-def test_what_cannot_be_a_serde_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match='no key serde is called \'avro\'; there are "bytes", "str", "json"'):
+def test_invalid_serde_is_rejected() -> None:
+    with pytest.raises(ValueError, match=r"key serde must be one of .*, got 'avro'"):
         serialize_with("avro", "key")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="value_serializer must be a function"):
         serialize_with(5, "value")  # type: ignore[arg-type]

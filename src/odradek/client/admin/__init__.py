@@ -1,1 +1,1 @@
-"""The admin client, one file per area."""
+"""The admin client, one file per group of APIs."""

@@ -1,9 +1,8 @@
-"""How far a call about many keys has come: which are still open, what each gave, why some failed.
+"""Handlers of admin APIs, and the progress of a call: open keys, results and errors.
 
-Pure. A broker's code either ends its key or leaves it open to be asked again; ``AdminApiHandler.again`` says
-which codes
-mean that the wrong broker was asked or the right one was not ready. A topic that is not known gets a few more
-tries, since a broker may hear of a new topic a moment after it was made.
+Pure. An error code either completes its key or leaves it open for a retry; ``AdminApiHandler.retry_codes``
+holds the codes of a wrong broker or one that is not ready. UNKNOWN_TOPIC_OR_PARTITION is retried a few times,
+because a broker may learn of a new topic a moment after its creation.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-UNKNOWN_TOPIC_TRIES_MAX: Final = 4
+UNKNOWN_TOPIC_ATTEMPTS_MAX: Final = 4
 """With the default backoff these take most of a second."""
 
 CONTROLLER_MOVED: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
@@ -49,115 +48,116 @@ LEADER_MOVED: Final = frozenset(
 
 
 class ApiError(NamedTuple):
-    """A broker's code for one key, and its words if it had any."""
+    """A broker's error code and message for one key."""
 
     code: ErrorCode
     message: str | None = None
 
 
 class LookupResult(NamedTuple, Generic[K]):
-    """Which broker serves which keys; and keys that have none, with the reason."""
+    """Keys by the node that serves them, and errors of the other keys."""
 
     nodes: Mapping[int, list[K]]
-    refused: Mapping[K, ApiError]
+    errors: Mapping[K, ApiError]
 
 
 LookupStrategy = Callable[["NetworkClient", Sequence[K], int], Awaitable[LookupResult[K]]]
-"""Finds the brokers of keys within so many milliseconds."""
+"""Finds the nodes of keys, within a timeout in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminApiHandler(Generic[K, V]):
-    """One API asked about keys: where each is served, what is sent, how an answer is read.
+    """Requests and responses of one API: node lookup, building requests, reading responses.
 
-    ``request`` takes the keys and the milliseconds a broker has; where versions differ it gives a
-    ``RequestBuilder``, which raises ``UnsupportedVersion`` for what a version cannot say: keys are then asked
-    about one by one. ``what`` and ``name`` are the words of errors.
+    ``build_request`` gets the keys and the request timeout in milliseconds; where versions differ it returns
+    a ``RequestBuilder``, which raises ``UnsupportedVersion`` for what a version does not support: then each
+    key is sent by itself. ``call`` and ``key_name`` are for error messages.
     """
 
-    what: str
-    name: Callable[[K], str]
-    route: LookupStrategy[K]
-    request: Callable[[Sequence[K], int], Any]
-    read: Callable[[Sequence[K], Any], Iterable[tuple[K, V | ApiError]]]
-    again: frozenset[ErrorCode] = frozenset()
+    call: str
+    key_name: Callable[[K], str]
+    lookup: LookupStrategy[K]
+    build_request: Callable[[Sequence[K], int], Any]
+    read_response: Callable[[Sequence[K], Any], Iterable[tuple[K, V | ApiError]]]
+    retry_codes: frozenset[ErrorCode] = frozenset()
 
 
 class CallProgress(Generic[K, V]):
     """The keys of one call, from open to done or failed."""
 
-    def __init__(self, work: AdminApiHandler[K, V], keys: Iterable[K]) -> None:
-        self._work = work
+    def __init__(self, handler: AdminApiHandler[K, V], keys: Iterable[K]) -> None:
+        self._handler = handler
         self._open = dict.fromkeys(keys)
-        self._values: dict[K, V] = {}
+        self._results: dict[K, V] = {}
         self._errors: dict[K, ClientError] = {}
-        self._last: dict[K, ClientError] = {}
-        self._tries: dict[K, int] = {}
+        self._last_errors: dict[K, ClientError] = {}
+        self._attempts: dict[K, int] = {}
 
     @property
     def open(self) -> list[K]:
         return list(self._open)
 
-    def answered(self, keys: Sequence[K], outcomes: Iterable[tuple[K, V | ApiError]]) -> None:
-        """Take what a broker said. A key it was asked about and did not name has failed."""
-        silent = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not name it")
-        told: dict[K, V | ApiError] = dict(outcomes)
+    def on_response(self, keys: Sequence[K], results: Iterable[tuple[K, V | ApiError]]) -> None:
+        """Take the results of a response. A key that is missing in it has failed."""
+        missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no entry for it")
+        by_key: dict[K, V | ApiError] = dict(results)
         for key in keys:
-            self._take(key, told.get(key, silent))
+            self._take(key, by_key.get(key, missing))
 
-    def refused(self, refused: Mapping[K, ApiError]) -> None:
-        for key, outcome in refused.items():
-            self._take(key, outcome)
+    def on_lookup_errors(self, errors: Mapping[K, ApiError]) -> None:
+        for key, error in errors.items():
+            self._take(key, error)
 
-    def failed(self, keys: Iterable[K], error: ClientError) -> None:
-        """Nobody answered. What may go better next time leaves the keys open."""
+    def on_failure(self, keys: Iterable[K], error: ClientError) -> None:
+        """Take the failure of a request. A retriable one leaves the keys open."""
         for key in list(keys):
             if error.retriable:
-                self._last[key] = error
+                self._last_errors[key] = error
             else:
-                self._end(key, error)
+                self._fail(key, error)
 
-    def give_up(self, after_ms: int) -> None:
-        """The time is over."""
+    def time_out(self, after_ms: int) -> None:
+        """Fail all open keys."""
         for key in self.open:
-            last = self._last.get(key)
-            words = f"{self._work.name(key)}: not done within {after_ms} ms"
+            last = self._last_errors.get(key)
+            text = f"{self._handler.key_name(key)}: not completed within {after_ms} ms"
             code = None if last is None else last.code
-            late = TimedOut(words if last is None else f"{words}; the last try: {last}", code=code)
-            late.__cause__ = last
-            self._end(key, late)
+            error = TimedOut(text if last is None else f"{text}; last error: {last}", code=code)
+            error.__cause__ = last
+            self._fail(key, error)
 
     def result(self) -> dict[K, V]:
-        """All values. Raises ``PartialFailure``, or the error itself if nobody answered and all broke
-        alike.
+        """Return all results; raise ``PartialFailure`` if keys failed.
+
+        If no broker responded and all errors have the same class, the error itself is raised.
         """
         errors = list(self._errors.values())
         if not errors:
-            return self._values
-        nobody_answered = not self._values and all(error.code is None for error in errors)
-        if nobody_answered and len({type(error) for error in errors}) == 1:
+            return self._results
+        no_response = not self._results and all(error.code is None for error in errors)
+        if no_response and len({type(error) for error in errors}) == 1:
             raise errors[0]
-        raise PartialFailure(self._work.what, self._errors, self._values)
+        raise PartialFailure(self._handler.call, self._errors, self._results)
 
-    def _take(self, key: K, outcome: V | ApiError) -> None:
-        if not isinstance(outcome, ApiError):
-            self._values[key] = outcome
+    def _take(self, key: K, result: V | ApiError) -> None:
+        if not isinstance(result, ApiError):
+            self._results[key] = result
             self._open.pop(key, None)
             return
-        error = broker_error(outcome.code, self._work.name(key), message=outcome.message)
-        if self._may_ask_again(key, outcome.code):
-            self._last[key] = error
+        error = broker_error(result.code, self._handler.key_name(key), message=result.message)
+        if self._may_retry(key, result.code):
+            self._last_errors[key] = error
         else:
-            self._end(key, error)
+            self._fail(key, error)
 
-    def _may_ask_again(self, key: K, code: ErrorCode) -> bool:
-        if code not in self._work.again:
+    def _may_retry(self, key: K, code: ErrorCode) -> bool:
+        if code not in self._handler.retry_codes:
             return False
         if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return True
-        self._tries[key] = self._tries.get(key, 0) + 1
-        return self._tries[key] < UNKNOWN_TOPIC_TRIES_MAX
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+        return self._attempts[key] < UNKNOWN_TOPIC_ATTEMPTS_MAX
 
-    def _end(self, key: K, error: ClientError) -> None:
+    def _fail(self, key: K, error: ClientError) -> None:
         self._errors[key] = error
         self._open.pop(key, None)

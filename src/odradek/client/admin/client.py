@@ -1,6 +1,6 @@
-"""The admin client: looks after topics, settings, groups, records, directories, transactions, the cluster.
+"""The admin client: topics, configs, groups, records, log directories, transactions, the cluster.
 
-Each area is a file beside this one; a new area is a new file and a name in the list of ``Admin``.
+Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ class Admin(
     TransactionsApi,
     ClusterApi,
 ):
-    """Looks after a cluster. For asyncio; ``odradek.Admin`` is the same for code without an event loop.
+    """Manages a cluster, for asyncio; ``odradek.Admin`` is the blocking version.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keywords. Calls about many things give
-    a dict by name, or None where there is nothing to tell. If some of these things fail, the call raises one
-    ``PartialFailure``: its ``errors`` say why by name, its ``results`` hold what the others gave. Calls
-    about one
-    thing raise what went wrong as it is. Whatever may go better at another broker or a moment later is tried
-    again until ``default.api.timeout.ms`` is over, or the ``timeout_s`` of the call.
+    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments. Calls for several
+    keys return a dict by key, or None if there is no result. If some keys fail, the call raises one
+    ``PartialFailure``: its ``errors`` holds the exceptions by key, its ``results`` the results of the others.
+    Calls for one key raise its exception. Retriable errors are retried until ``default.api.timeout.ms``, or
+    the ``timeout_s`` of the call, has passed.
 
     >>> import asyncio
     >>> from odradek import aio
@@ -57,16 +56,16 @@ class Admin(
     """
 
     def __init__(self, config: Config = None, /, **options: Unpack[AdminArguments]) -> None:
-        given: dict[str, object] = {**options}
-        surroundings = options.get("environment") or system_environment()
-        given.pop("environment", None)
-        settings = read_options(ADMIN, config, given)
+        keywords: dict[str, object] = {**options}
+        environment = options.get("environment") or system_environment()
+        keywords.pop("environment", None)
+        settings = read_options(ADMIN, config, keywords)
         self.client_id: str = settings[connection.CLIENT_ID]
-        self._network = NetworkClient(surroundings, settings, client_id=self.client_id)
-        self._driver = AdminApiDriver(self._network, settings, surroundings)
+        self._network = NetworkClient(environment, settings, client_id=self.client_id)
+        self._driver = AdminApiDriver(self._network, settings, environment)
 
     async def start(self) -> None:
-        """Begin to connect. The first call does that as well.
+        """Start to connect; the first call does so as well.
 
         >>> import asyncio
         >>> from odradek import aio
@@ -79,7 +78,7 @@ class Admin(
         await self._network.start()
 
     def metrics(self) -> dict[str, float]:
-        """The client's figures by name, as they are now.
+        """Return the client's metrics by name.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -90,9 +89,9 @@ class Admin(
         return self._network.metrics.read()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """End all connections; calls under way fail with ``ClientClosed``. Closing twice is allowed.
+        """Close all connections; pending calls fail with ``ClientClosed``. May be called again.
 
-        Nothing is waited for, so there is no need to give ``timeout_s``: other clients have it.
+        Does not wait: ``timeout_s`` is accepted for symmetry with the other clients.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")

@@ -1,13 +1,13 @@
-"""The cluster itself: its brokers, its features, what each broker speaks."""
+"""Admin API of the cluster: brokers, features, API versions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import AdminApiHandler, ApiError
-from odradek.client.admin.lookup_strategies import anywhere, at_broker
+from odradek.client.admin.lookup_strategies import at_any_broker, at_broker
 from odradek.client.network.node_selection import ANY_NODE
 from odradek.client.values import Node
 from odradek.model.acl_operations import Operation, operations_in
@@ -23,7 +23,7 @@ SOFTWARE_NAME: Final = "odradek"
 
 
 class ClusterDescription(NamedTuple):
-    """A cluster; ``controller`` is None while it has none, or hides it as KRaft clusters do."""
+    """A cluster; ``controller`` is None while there is none, or if it is hidden, as in KRaft clusters."""
 
     cluster_id: str | None
     controller: Node | None
@@ -32,14 +32,14 @@ class ClusterDescription(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """From the lowest to the highest, both included."""
+    """A range of versions, both ends included."""
 
     lowest: int
     highest: int
 
 
 class Features(NamedTuple):
-    """What the cluster has agreed on, and what the broker that was asked could do; epochs count changes."""
+    """Finalized features of the cluster, and supported features of the broker that responded."""
 
     finalized: Mapping[str, VersionRange]
     finalized_epoch: int
@@ -47,12 +47,12 @@ class Features(NamedTuple):
 
 
 class ClusterApi(AdminApi):
-    """The cluster of ``Admin``."""
+    """Cluster methods of ``Admin``."""
 
     async def describe_cluster(
         self, *, include_authorized_operations: bool = False, timeout_s: float | None = None
     ) -> ClusterDescription:
-        """The cluster's id, controller and brokers.
+        """Return the cluster's id, controller and brokers.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -63,13 +63,15 @@ class ClusterApi(AdminApi):
         try:
             return await self._driver.run_single(_description(include_authorized_operations), timeout_s)
         except UnsupportedVersion:
-            # A broker before 2.8 says it in its metadata.
-            return await self._driver.run_single(_older_description(include_authorized_operations), timeout_s)
+            # Brokers before 2.8 describe the cluster in their metadata.
+            return await self._driver.run_single(
+                _description_from_metadata(include_authorized_operations), timeout_s
+            )
 
     async def describe_features(
         self, *, broker: int | None = None, timeout_s: float | None = None
     ) -> Features:
-        """The features of the cluster, as any broker or a certain one knows them.
+        """Return the features of the cluster, from any broker or a given one.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -77,20 +79,23 @@ class ClusterApi(AdminApi):
         True
         >>> admin.close()
         """
-        answer = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
+        response = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return Features(
             {
-                one.name: VersionRange(one.min_version_level, one.max_version_level)
-                for one in answer.finalized_features
+                feature.name: VersionRange(feature.min_version_level, feature.max_version_level)
+                for feature in response.finalized_features
             },
-            answer.finalized_features_epoch,
-            {one.name: VersionRange(one.min_version, one.max_version) for one in answer.supported_features},
+            response.finalized_features_epoch,
+            {
+                feature.name: VersionRange(feature.min_version, feature.max_version)
+                for feature in response.supported_features
+            },
         )
 
     async def api_versions(
         self, *, broker: int | None = None, timeout_s: float | None = None
     ) -> dict[str, VersionRange]:
-        """The requests a broker takes, by name, with their versions; an unknown one is called by its number.
+        """Return the API versions of a broker by API name; unknown APIs are named by their key.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -98,9 +103,10 @@ class ClusterApi(AdminApi):
         True
         >>> admin.close()
         """
-        answer = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
+        response = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return {
-            _api_name(one.api_key): VersionRange(one.min_version, one.max_version) for one in answer.api_keys
+            _api_name(api.api_key): VersionRange(api.min_version, api.max_version)
+            for api in response.api_keys
         }
 
 
@@ -109,63 +115,64 @@ def _api_name(key: int) -> str:
 
 
 def _versions(broker: int) -> AdminApiHandler[None, Any]:
-    def read(keys: Sequence[None], answer: ApiVersionsResponse) -> Iterable[tuple[None, Any]]:
-        yield None, ApiError(ErrorCode(answer.error_code)) if answer.error_code else answer
+    def read(keys: Sequence[None], response: ApiVersionsResponse) -> Iterable[tuple[None, Any]]:
+        yield None, ApiError(ErrorCode(response.error_code)) if response.error_code else response
 
     return AdminApiHandler(
-        what="describe what a broker speaks",
-        name=lambda _: "describe what a broker speaks",
-        route=at_broker(lambda _: broker),
-        request=lambda keys, timeout_ms: ApiVersionsRequest(SOFTWARE_NAME, VERSION),
-        read=read,
+        call="describe API versions",
+        key_name=lambda _: "describe API versions",
+        lookup=at_broker(lambda _: broker),
+        build_request=lambda keys, timeout_ms: ApiVersionsRequest(SOFTWARE_NAME, VERSION),
+        read_response=read,
     )
 
 
 def _description(with_operations: bool) -> AdminApiHandler[None, ClusterDescription]:
     def read(
-        keys: Sequence[None], answer: DescribeClusterResponse
+        keys: Sequence[None], response: DescribeClusterResponse
     ) -> Iterable[tuple[None, ClusterDescription | ApiError]]:
-        if answer.error_code:
-            yield None, ApiError(ErrorCode(answer.error_code), answer.error_message)
+        if response.error_code:
+            yield None, ApiError(ErrorCode(response.error_code), response.error_message)
             return
-        nodes = [Node(one.broker_id, one.host, one.port, one.rack) for one in answer.brokers]
-        yield None, _cluster_description(answer, nodes)
+        nodes = [Node(broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers]
+        yield None, _cluster_description(response, nodes)
 
     return AdminApiHandler(
-        what="describe cluster",
-        name=lambda _: "describe cluster",
-        route=anywhere,
-        request=lambda keys, timeout_ms: DescribeClusterRequest(with_operations),
-        read=read,
+        call="describe cluster",
+        key_name=lambda _: "describe cluster",
+        lookup=at_any_broker,
+        build_request=lambda keys, timeout_ms: DescribeClusterRequest(with_operations),
+        read_response=read,
     )
 
 
-def _older_description(with_operations: bool) -> AdminApiHandler[None, ClusterDescription]:
+def _description_from_metadata(with_operations: bool) -> AdminApiHandler[None, ClusterDescription]:
     def read(
-        keys: Sequence[None], answer: MetadataResponse
+        keys: Sequence[None], response: MetadataResponse
     ) -> Iterable[tuple[None, ClusterDescription | ApiError]]:
         yield (
             None,
             _cluster_description(
-                answer, [Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers]
+                response,
+                [Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers],
             ),
         )
 
     return AdminApiHandler(
-        what="describe cluster",
-        name=lambda _: "describe cluster",
-        route=anywhere,
-        request=lambda keys, timeout_ms: MetadataRequest(
+        call="describe cluster",
+        key_name=lambda _: "describe cluster",
+        lookup=at_any_broker,
+        build_request=lambda keys, timeout_ms: MetadataRequest(
             [], False, include_cluster_authorized_operations=with_operations
         ),
-        read=read,
+        read_response=read,
     )
 
 
-def _cluster_description(answer: Any, nodes: list[Node]) -> ClusterDescription:
+def _cluster_description(response: Any, nodes: list[Node]) -> ClusterDescription:
     return ClusterDescription(
-        answer.cluster_id,
-        next((node for node in nodes if node.id == answer.controller_id), None),
+        response.cluster_id,
+        next((node for node in nodes if node.id == response.controller_id), None),
         tuple(sorted(nodes)),
-        operations_in(answer.cluster_authorized_operations),
+        operations_in(response.cluster_authorized_operations),
     )

@@ -1,11 +1,11 @@
-"""Settings of topics, brokers and other resources: described, changed one by one, or replaced."""
+"""Admin API of configs of topics, brokers and other resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import CONTROLLER_MOVED, AdminApiHandler, ApiError, LookupStrategy
 from odradek.client.admin.lookup_strategies import at_broker
 from odradek.client.network.node_selection import ANY_NODE
@@ -23,7 +23,7 @@ from odradek.wire.messages.describe_configs import (
 
 
 class ConfigResource(NamedTuple):
-    """Whose settings are meant. The name of a broker is its id; without a name, all brokers are meant.
+    """A resource with configs. The name of a broker is its id; an empty name is the default of all brokers.
 
     >>> from odradek import ConfigResource
     >>> ConfigResource.topic("castle").name
@@ -39,7 +39,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
-        """One broker; or, without an id, what was set for all of them."""
+        """Return the resource of a broker; without an id, the default of all brokers."""
         return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
@@ -51,7 +51,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that stands behind another: what would count if the ones before it went."""
+    """A value that applies if those before it are removed."""
 
     name: str
     value: str | None
@@ -59,7 +59,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting. ``value`` is None if it is secret; ``source`` says where it came from."""
+    """A config. ``value`` is None if it is sensitive; ``source`` is where it was set."""
 
     name: str
     value: str | None
@@ -76,7 +76,7 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """A change other than setting a value: words added to a list, or taken from it.
+    """A change of a list config: values appended to it, or subtracted from it.
 
     >>> from odradek import ConfigChange
     >>> ConfigChange.append("compact").operation.name
@@ -88,15 +88,15 @@ class ConfigChange(NamedTuple):
 
     @classmethod
     def append(cls, value: object) -> ConfigChange:
-        return cls(AlterOp.APPEND, setting_text(value))
+        return cls(AlterOp.APPEND, config_text(value))
 
     @classmethod
     def subtract(cls, value: object) -> ConfigChange:
-        return cls(AlterOp.SUBTRACT, setting_text(value))
+        return cls(AlterOp.SUBTRACT, config_text(value))
 
 
 class ConfigsApi(AdminApi):
-    """The settings of ``Admin``."""
+    """Config methods of ``Admin``."""
 
     async def describe_configs(
         self,
@@ -107,7 +107,7 @@ class ConfigsApi(AdminApi):
         include_documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of resources, or those named.
+        """Return all configs of resources, or those in ``names``.
 
         >>> from odradek import Admin, ConfigResource
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -117,21 +117,21 @@ class ConfigsApi(AdminApi):
         'delete'
         >>> admin.close()
         """
-        wanted = None if names is None else list(names)
+        config_names = None if names is None else list(names)
 
         def request(keys: Sequence[ConfigResource], timeout_ms: int) -> DescribeConfigsRequest:
-            asked = [DescribeConfigsResource(key.kind, key.name, wanted) for key in keys]
-            return DescribeConfigsRequest(asked, include_synonyms, include_documentation)
+            described = [DescribeConfigsResource(key.kind, key.name, config_names) for key in keys]
+            return DescribeConfigsRequest(described, include_synonyms, include_documentation)
 
-        work: AdminApiHandler[ConfigResource, dict[str, ConfigEntry]] = AdminApiHandler(
-            what="describe configs",
-            name=str,
-            route=at_its_broker,
-            request=request,
-            read=_read_described,
-            again=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        handler: AdminApiHandler[ConfigResource, dict[str, ConfigEntry]] = AdminApiHandler(
+            call="describe configs",
+            key_name=str,
+            lookup=at_config_broker,
+            build_request=request,
+            read_response=_read_described,
+            retry_codes=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
         )
-        return await self._driver.run(work, resources, timeout_s)
+        return await self._driver.run(handler, resources, timeout_s)
 
     async def alter_configs(
         self,
@@ -140,8 +140,8 @@ class ConfigsApi(AdminApi):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Change single settings: a value sets it, None puts it back to its default, and ``ConfigChange``
-        adds to a list or takes from it. Brokers from 2.3 on.
+        """Change single configs: a value sets it, None resets it to its default, and a ``ConfigChange``
+        appends to or subtracts from a list. Brokers since 2.3.
 
         >>> from odradek import Admin, ConfigResource
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -162,15 +162,15 @@ class ConfigsApi(AdminApi):
             ]
             return incremental.IncrementalAlterConfigsRequest(altered, validate_only)
 
-        work: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
-            what="alter configs",
-            name=str,
-            route=at_its_broker,
-            request=request,
-            read=_read_altered,
-            again=CONTROLLER_MOVED,
+        handler: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
+            call="alter configs",
+            key_name=str,
+            lookup=at_config_broker,
+            build_request=request,
+            read_response=_read_altered,
+            retry_codes=CONTROLLER_MOVED,
         )
-        await self._driver.run(work, changes, timeout_s)
+        await self._driver.run(handler, changes, timeout_s)
 
     async def replace_configs(
         self,
@@ -179,8 +179,8 @@ class ConfigsApi(AdminApi):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Give resources exactly these settings: whatever is not named goes back to its default. For brokers
-        before 2.3, which know no other way.
+        """Set exactly these configs; all others are reset to their default. For brokers before 2.3, which do
+        not support ``alter_configs``.
 
         >>> from odradek import Admin, ConfigResource
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -195,7 +195,7 @@ class ConfigsApi(AdminApi):
                     key.kind,
                     key.name,
                     [
-                        replacing.AlterableConfig(name, setting_text(value))
+                        replacing.AlterableConfig(name, config_text(value))
                         for name, value in settings[key].items()
                     ],
                 )
@@ -203,64 +203,63 @@ class ConfigsApi(AdminApi):
             ]
             return replacing.AlterConfigsRequest(altered, validate_only)
 
-        work: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
-            what="replace configs",
-            name=str,
-            route=at_its_broker,
-            request=request,
-            read=_read_altered,
-            again=CONTROLLER_MOVED,
+        handler: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
+            call="replace configs",
+            key_name=str,
+            lookup=at_config_broker,
+            build_request=request,
+            read_response=_read_altered,
+            retry_codes=CONTROLLER_MOVED,
         )
-        await self._driver.run(work, settings, timeout_s)
+        await self._driver.run(handler, settings, timeout_s)
 
 
 def _broker_of(resource: ConfigResource) -> int:
-    of_a_broker = (
-        resource.kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name.isdigit()
-    )
-    return int(resource.name) if of_a_broker else ANY_NODE
+    is_broker = resource.kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name.isdigit()
+    return int(resource.name) if is_broker else ANY_NODE
 
 
-at_its_broker: LookupStrategy[ConfigResource] = at_broker(_broker_of)
-"""A broker's own settings are known at that broker; all others anywhere."""
+at_config_broker: LookupStrategy[ConfigResource] = at_broker(_broker_of)
+"""The configs of a broker are sent to that broker, all others to any."""
 
 
-def setting_text(value: object) -> str | None:
-    """A setting's value as brokers write it: true, false, numbers, lists with commas."""
+def config_text(value: object) -> str | None:
+    """Return a config value as text: true, false, numbers, comma-separated lists."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ",".join(str(one) for one in value)
+        return ",".join(str(item) for item in value)
     return str(value)
 
 
-def _alterable(name: str, given: object) -> incremental.AlterableConfig:
-    if isinstance(given, ConfigChange):
-        return incremental.AlterableConfig(name, given.operation, given.value)
-    operation = AlterOp.DELETE if given is None else AlterOp.SET
-    return incremental.AlterableConfig(name, operation, setting_text(given))
+def _alterable(name: str, value: object) -> incremental.AlterableConfig:
+    if isinstance(value, ConfigChange):
+        return incremental.AlterableConfig(name, value.operation, value.value)
+    operation = AlterOp.DELETE if value is None else AlterOp.SET
+    return incremental.AlterableConfig(name, operation, config_text(value))
 
 
 def _read_altered(
     keys: Sequence[ConfigResource],
-    answer: replacing.AlterConfigsResponse | incremental.IncrementalAlterConfigsResponse,
+    response: replacing.AlterConfigsResponse | incremental.IncrementalAlterConfigsResponse,
 ) -> Iterable[tuple[ConfigResource, ApiError | None]]:
-    for one in answer.responses:
-        key = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-        yield key, ApiError(ErrorCode(one.error_code), one.error_message) if one.error_code else None
+    for result in response.responses:
+        key = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+        code = ErrorCode(result.error_code)
+        yield key, ApiError(code, result.error_message) if code else None
 
 
 def _read_described(
-    keys: Sequence[ConfigResource], answer: DescribeConfigsResponse
+    keys: Sequence[ConfigResource], response: DescribeConfigsResponse
 ) -> Iterable[tuple[ConfigResource, dict[str, ConfigEntry] | ApiError]]:
-    for one in answer.results:
-        key = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-        if one.error_code:
-            yield key, ApiError(ErrorCode(one.error_code), one.error_message)
+    for result in response.results:
+        key = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+        if result.error_code:
+            yield key, ApiError(ErrorCode(result.error_code), result.error_message)
         else:
-            yield key, {config.name: _entry(config, key.kind) for config in one.configs}
+            yield key, {config.name: _entry(config, key.kind) for config in result.configs}
 
 
 def _entry(config: DescribeConfigsResourceResult, kind: ResourceType) -> ConfigEntry:
@@ -270,14 +269,17 @@ def _entry(config: DescribeConfigsResourceResult, kind: ResourceType) -> ConfigE
         _source(config, kind),
         config.read_only,
         config.is_sensitive,
-        tuple(ConfigSynonym(one.name, one.value, _known_source(one.source)) for one in config.synonyms),
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, _known_source(synonym.source))
+            for synonym in config.synonyms
+        ),
         ConfigType(config.config_type) if config.config_type in set(ConfigType) else ConfigType.UNKNOWN,
         config.documentation,
     )
 
 
 def _source(config: DescribeConfigsResourceResult, kind: ResourceType) -> ConfigSource:
-    """Version 0 says only whether a value is the default."""
+    """Return the source of a value; version 0 only has whether it is the default."""
     if config.config_source >= 0:
         return _known_source(config.config_source)
     if config.is_default:
@@ -290,10 +292,14 @@ def _known_source(number: int) -> ConfigSource:
 
 
 def created_entries(configs: Iterable[CreatableTopicConfigs]) -> dict[str, ConfigEntry]:
-    """The settings of a topic as CreateTopics tells them."""
+    """Return the configs of a CreateTopics response by name."""
     return {
-        one.name: ConfigEntry(
-            one.name, one.value, _known_source(one.config_source), one.read_only, one.is_sensitive
+        config.name: ConfigEntry(
+            config.name,
+            config.value,
+            _known_source(config.config_source),
+            config.read_only,
+            config.is_sensitive,
         )
-        for one in configs
+        for config in configs
     }

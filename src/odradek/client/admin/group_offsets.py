@@ -1,11 +1,11 @@
-"""How far groups have read: offsets listed, altered and deleted."""
+"""Admin API of the committed offsets of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import COORDINATOR_MOVED, AdminApiHandler, ApiError
 from odradek.client.admin.groups import group_name
 from odradek.client.admin.lookup_strategies import at_coordinator, by_topic
@@ -38,11 +38,11 @@ from odradek.wire.messages.offset_fetch import (
 GROUPS_SINCE: Final = 8
 
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
-"""What is committed by partition; None where nothing is."""
+"""Committed offsets by partition; None where nothing is committed."""
 
 
 class GroupOffsetsApi(AdminApi):
-    """The committed offsets of ``Admin``."""
+    """Committed offset methods of ``Admin``."""
 
     async def list_group_offsets(
         self,
@@ -52,7 +52,7 @@ class GroupOffsetsApi(AdminApi):
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> Committed:
-        """What a group has committed, for all partitions it knows or for those named.
+        """Return the committed offsets of a group, of all its partitions or of some.
 
         ``require_stable`` waits for open transactions that may still commit offsets.
 
@@ -64,14 +64,14 @@ class GroupOffsetsApi(AdminApi):
         1
         >>> admin.close()
         """
-        wanted = {group: partitions}
+        groups = {group: partitions}
         try:
-            found = await self.list_offsets_of_groups(
-                wanted, require_stable=require_stable, timeout_s=timeout_s
+            offsets = await self.list_offsets_of_groups(
+                groups, require_stable=require_stable, timeout_s=timeout_s
             )
-        except PartialFailure as failed:
-            raise failed.errors[group] from None
-        return found[group]
+        except PartialFailure as failure:
+            raise failure.errors[group] from None
+        return offsets[group]
 
     async def list_offsets_of_groups(
         self,
@@ -80,7 +80,7 @@ class GroupOffsetsApi(AdminApi):
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, Committed]:
-        """What many groups have committed, with one request per coordinator.
+        """Return the committed offsets of many groups, with one request per coordinator.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -88,8 +88,10 @@ class GroupOffsetsApi(AdminApi):
         ['nobody', 'someone']
         >>> admin.close()
         """
-        wanted = {group: None if given is None else list(given) for group, given in groups.items()}
-        return await self._driver.run(_listing(wanted, require_stable), wanted, timeout_s)
+        requested = {
+            group: None if partitions is None else list(partitions) for group, partitions in groups.items()
+        }
+        return await self._driver.run(_fetch_handler(requested, require_stable), requested, timeout_s)
 
     async def alter_group_offsets(
         self,
@@ -98,7 +100,7 @@ class GroupOffsetsApi(AdminApi):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Set where a group goes on reading. It must have no members.
+        """Set the committed offsets of a group, which must have no members.
 
         >>> from odradek import Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -106,16 +108,16 @@ class GroupOffsetsApi(AdminApi):
         >>> admin.alter_group_offsets("walkers", {TopicPartition("altered", 0): 1})
         >>> admin.close()
         """
-        wanted = {
-            partition: OffsetAndMetadata(given) if isinstance(given, int) else given
-            for partition, given in offsets.items()
+        to_commit = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
         }
-        await self._driver.run(_alteration(group, wanted), wanted, timeout_s)
+        await self._driver.run(_commit_handler(group, to_commit), to_commit, timeout_s)
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
-        """Forget where a group is in partitions whose topics it does not read now.
+        """Delete the committed offsets of partitions whose topics the group is not subscribed to.
 
         >>> from odradek import Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -124,57 +126,61 @@ class GroupOffsetsApi(AdminApi):
         >>> admin.delete_group_offsets("leavers", [TopicPartition("left", 0)])
         >>> admin.close()
         """
-        await self._driver.run(_deletion(group), partitions, timeout_s)
+        await self._driver.run(_deletion_handler(group), partitions, timeout_s)
 
 
-def _listing(
-    wanted: Mapping[str, list[TopicPartition] | None], require_stable: bool
+def _fetch_handler(
+    requested: Mapping[str, list[TopicPartition] | None], require_stable: bool
 ) -> AdminApiHandler[str, Committed]:
-    def asked(group: str, kind: Any) -> Any:
-        given = wanted[group]
-        return None if given is None else [kind(topic, numbers) for topic, numbers in by_topic(given).items()]
+    def topics_of(group: str, topic_class: Any) -> Any:
+        partitions = requested[group]
+        if partitions is None:
+            return None
+        return [topic_class(topic, numbers) for topic, numbers in by_topic(partitions).items()]
 
     def request(groups: Sequence[str], timeout_ms: int) -> RequestBuilder:
         def build(version: int) -> OffsetFetchRequest:
             if version >= GROUPS_SINCE:
                 return OffsetFetchRequest(
                     groups=[
-                        OffsetFetchRequestGroup(group, topics=asked(group, OffsetFetchRequestTopics))
+                        OffsetFetchRequestGroup(group, topics=topics_of(group, OffsetFetchRequestTopics))
                         for group in groups
                     ],
                     require_stable=require_stable,
                 )
             if len(groups) > 1:
-                raise UnsupportedVersion("the broker tells the offsets of one group at a time")
-            topics = asked(groups[0], OffsetFetchRequestTopic)
+                raise UnsupportedVersion(
+                    f"OffsetFetch version {GROUPS_SINCE} required for several groups, got {version}"
+                )
+            topics = topics_of(groups[0], OffsetFetchRequestTopic)
             return OffsetFetchRequest(groups[0], topics, require_stable=require_stable)
 
         return RequestBuilder(OffsetFetchRequest, build)
 
     return AdminApiHandler(
-        what="list offsets of groups",
-        name=group_name,
-        route=at_coordinator(CoordinatorType.GROUP, str),
-        request=request,
-        read=_read_committed,
-        again=COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT},
+        call="list offsets of groups",
+        key_name=group_name,
+        lookup=at_coordinator(CoordinatorType.GROUP, str),
+        build_request=request,
+        read_response=_read_committed,
+        retry_codes=COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT},
     )
 
 
 def _read_committed(
-    groups: Sequence[str], answer: OffsetFetchResponse
+    groups: Sequence[str], response: OffsetFetchResponse
 ) -> Iterable[tuple[str, Committed | ApiError]]:
-    if answer.groups:
-        for one in answer.groups:
-            yield one.group_id, _committed(one)
+    if response.groups:
+        for group in response.groups:
+            yield group.group_id, _committed(group)
     else:
-        yield groups[0], _committed(answer)
+        yield groups[0], _committed(response)
 
 
-def _committed(one: Any) -> Committed | ApiError:
-    """Of one group; an error of any partition is the group's, as its offsets are then not whole."""
-    entries = [(topic.name, entry) for topic in one.topics for entry in topic.partitions]
-    code = one.error_code or next((entry.error_code for _, entry in entries if entry.error_code), 0)
+def _committed(group: Any) -> Committed | ApiError:
+    """Return the offsets of one group; the error of any partition fails the group."""
+    entries = [(topic.name, entry) for topic in group.topics for entry in topic.partitions]
+    code = group.error_code or next((entry.error_code for _, entry in entries if entry.error_code), 0)
     if code:
         return ApiError(ErrorCode(code))
     return {
@@ -185,11 +191,11 @@ def _committed(one: Any) -> Committed | ApiError:
     }
 
 
-def _alteration(
-    group: str, wanted: Mapping[TopicPartition, OffsetAndMetadata]
+def _commit_handler(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> AdminApiHandler[TopicPartition, None]:
     def commit(partition: TopicPartition) -> OffsetCommitRequestPartition:
-        offset, metadata, leader_epoch = wanted[partition]
+        offset, metadata, leader_epoch = offsets[partition]
         return OffsetCommitRequestPartition(
             partition.partition,
             committed_offset=offset,
@@ -205,24 +211,24 @@ def _alteration(
         return OffsetCommitRequest(group, topics=topics)
 
     def read(
-        partitions: Sequence[TopicPartition], answer: OffsetCommitResponse
+        partitions: Sequence[TopicPartition], response: OffsetCommitResponse
     ) -> Iterable[tuple[TopicPartition, ApiError | None]]:
-        for topic in answer.topics:
-            for one in topic.partitions:
-                code = ErrorCode(one.error_code)
-                yield TopicPartition(topic.name, one.partition_index), ApiError(code) if code else None
+        for topic in response.topics:
+            for partition in topic.partitions:
+                code = ErrorCode(partition.error_code)
+                yield TopicPartition(topic.name, partition.partition_index), ApiError(code) if code else None
 
     return AdminApiHandler(
-        what=f"alter offsets of group {group}",
-        name=lambda partition: f"partition {partition}",
-        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
-        request=request,
-        read=read,
-        again=COORDINATOR_MOVED,
+        call=f"alter offsets of group {group}",
+        key_name=lambda partition: f"partition {partition}",
+        lookup=at_coordinator(CoordinatorType.GROUP, lambda _: group),
+        build_request=request,
+        read_response=read,
+        retry_codes=COORDINATOR_MOVED,
     )
 
 
-def _deletion(group: str) -> AdminApiHandler[TopicPartition, None]:
+def _deletion_handler(group: str) -> AdminApiHandler[TopicPartition, None]:
     def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> OffsetDeleteRequest:
         topics = [
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
@@ -231,22 +237,22 @@ def _deletion(group: str) -> AdminApiHandler[TopicPartition, None]:
         return OffsetDeleteRequest(group, topics)
 
     def read(
-        partitions: Sequence[TopicPartition], answer: OffsetDeleteResponse
+        partitions: Sequence[TopicPartition], response: OffsetDeleteResponse
     ) -> Iterable[tuple[TopicPartition, ApiError | None]]:
-        told = {
-            TopicPartition(topic.name, one.partition_index): one.error_code
-            for topic in answer.topics
-            for one in topic.partitions
+        codes = {
+            TopicPartition(topic.name, entry.partition_index): entry.error_code
+            for topic in response.topics
+            for entry in topic.partitions
         }
         for partition in partitions:
-            code = answer.error_code or told.get(partition, 0)
+            code = response.error_code or codes.get(partition, 0)
             yield partition, ApiError(ErrorCode(code)) if code else None
 
     return AdminApiHandler(
-        what=f"delete offsets of group {group}",
-        name=lambda partition: f"partition {partition}",
-        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
-        request=request,
-        read=read,
-        again=COORDINATOR_MOVED,
+        call=f"delete offsets of group {group}",
+        key_name=lambda partition: f"partition {partition}",
+        lookup=at_coordinator(CoordinatorType.GROUP, lambda _: group),
+        build_request=request,
+        read_response=read,
+        retry_codes=COORDINATOR_MOVED,
     )

@@ -1,11 +1,11 @@
-"""GroupsApi of consumers: listed, described, deleted; members sent away."""
+"""Admin API of consumer groups and their members."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import (
     COORDINATOR_MOVED,
     AdminApiHandler,
@@ -37,7 +37,7 @@ _VERSION_BYTES: Final = 2
 
 
 class GroupListing(NamedTuple):
-    """A group among others. ``state`` is empty with brokers before 2.6, ``type`` with those before 3.8."""
+    """A listed group. ``state`` is empty for brokers before 2.6, ``type`` for brokers before 3.8."""
 
     group_id: str
     protocol_type: str
@@ -46,12 +46,12 @@ class GroupListing(NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only keeps offsets, for consumers that assign partitions themselves."""
+        """Whether it only has offsets, of consumers that assign partitions themselves."""
         return not self.protocol_type
 
 
 class GroupMember(NamedTuple):
-    """A member and what it reads. The bytes are its own: what it told the others, what it was given."""
+    """A member of a group, with its partitions and its encoded subscription and assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -63,7 +63,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members. One that does not exist is described as Dead."""
+    """A group with its members. The state of an unknown group is Dead."""
 
     group_id: str
     state: str
@@ -75,7 +75,7 @@ class GroupDescription(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member by its id, or a static one by the name it was given.
+    """A member to remove, by its id or, for a static member, by its ``group.instance.id``.
 
     >>> from odradek import MemberToRemove
     >>> str(MemberToRemove(group_instance_id="reader-1"))
@@ -90,12 +90,12 @@ class MemberToRemove(NamedTuple):
 
 
 class GroupsApi(AdminApi):
-    """The groups of ``Admin``."""
+    """Group methods of ``Admin``."""
 
     async def list_groups(
         self, *, states: Names = (), types: Names = (), timeout_s: float | None = None
     ) -> dict[str, GroupListing]:
-        """All groups, or those in some states (Stable, Empty, …) or of some types (classic, consumer).
+        """Return all groups, or those in some states (Stable, Empty, …) or of some types (classic, consumer).
 
         >>> from odradek import Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -105,32 +105,32 @@ class GroupsApi(AdminApi):
         True
         >>> admin.close()
         """
-        wanted = ListGroupsRequest(list(states), list(types))
+        request = ListGroupsRequest(list(states), list(types))
 
         def read(
-            brokers: Sequence[int], answer: ListGroupsResponse
+            brokers: Sequence[int], response: ListGroupsResponse
         ) -> Iterable[tuple[int, list[GroupListing] | ApiError]]:
-            if answer.error_code:
-                yield brokers[0], ApiError(ErrorCode(answer.error_code))
+            if response.error_code:
+                yield brokers[0], ApiError(ErrorCode(response.error_code))
             else:
                 yield (
                     brokers[0],
                     [
-                        GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
-                        for one in answer.groups
+                        GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type)
+                        for group in response.groups
                     ],
                 )
 
-        work: AdminApiHandler[int, list[GroupListing]] = AdminApiHandler(
-            what="list groups",
-            name=lambda broker: f"groups of broker {broker}",
-            route=at_broker(int),
-            request=lambda brokers, timeout_ms: wanted,
-            read=read,
-            again=COORDINATOR_MOVED,
+        handler: AdminApiHandler[int, list[GroupListing]] = AdminApiHandler(
+            call="list groups",
+            key_name=lambda broker: f"groups of broker {broker}",
+            lookup=at_broker(int),
+            build_request=lambda brokers, timeout_ms: request,
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED,
         )
-        found = await self._driver.run(work, await self._driver.brokers(timeout_s), timeout_s)
-        return {one.group_id: one for groups in found.values() for one in groups}
+        by_broker = await self._driver.run(handler, await self._driver.brokers(timeout_s), timeout_s)
+        return {group.group_id: group for groups in by_broker.values() for group in groups}
 
     async def describe_groups(
         self,
@@ -139,7 +139,7 @@ class GroupsApi(AdminApi):
         include_authorized_operations: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """States and members of groups.
+        """Return states and members of groups.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -147,33 +147,40 @@ class GroupsApi(AdminApi):
         'Dead'
         >>> admin.close()
         """
-        seats: dict[str, int] = {}
+        coordinators: dict[str, int] = {}
         find: LookupStrategy[str] = at_coordinator(CoordinatorType.GROUP, str)
 
-        async def route(cluster: NetworkClient, keys: Sequence[str], timeout_ms: int) -> LookupResult[str]:
-            routed = await find(cluster, keys, timeout_ms)
-            seats.update((group, broker) for broker, those in routed.nodes.items() for group in those)
-            return routed
+        async def lookup(network: NetworkClient, keys: Sequence[str], timeout_ms: int) -> LookupResult[str]:
+            result = await find(network, keys, timeout_ms)
+            coordinators.update(
+                (group, node_id) for node_id, names in result.nodes.items() for group in names
+            )
+            return result
 
         def read(
-            keys: Sequence[str], answer: DescribeGroupsResponse
+            keys: Sequence[str], response: DescribeGroupsResponse
         ) -> Iterable[tuple[str, GroupDescription | ApiError]]:
-            for one in answer.groups:
-                code = ErrorCode(one.error_code)
-                yield one.group_id, ApiError(code) if code else _described(one, seats[one.group_id])
+            for group in response.groups:
+                code = ErrorCode(group.error_code)
+                yield (
+                    group.group_id,
+                    ApiError(code) if code else _described(group, coordinators[group.group_id]),
+                )
 
-        work: AdminApiHandler[str, GroupDescription] = AdminApiHandler(
-            what="describe groups",
-            name=group_name,
-            route=route,
-            request=lambda keys, timeout_ms: DescribeGroupsRequest(list(keys), include_authorized_operations),
-            read=read,
-            again=COORDINATOR_MOVED,
+        handler: AdminApiHandler[str, GroupDescription] = AdminApiHandler(
+            call="describe groups",
+            key_name=group_name,
+            lookup=lookup,
+            build_request=lambda keys, timeout_ms: DescribeGroupsRequest(
+                list(keys), include_authorized_operations
+            ),
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED,
         )
-        return await self._driver.run(work, read_names(groups, "groups"), timeout_s)
+        return await self._driver.run(handler, read_names(groups, "groups"), timeout_s)
 
     async def delete_groups(self, groups: Names, *, timeout_s: float | None = None) -> None:
-        """Forget groups without members, and their offsets.
+        """Delete groups without members, and their offsets.
 
         >>> from odradek import Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -183,19 +190,21 @@ class GroupsApi(AdminApi):
         >>> admin.close()
         """
 
-        def read(keys: Sequence[str], answer: DeleteGroupsResponse) -> Iterable[tuple[str, ApiError | None]]:
-            for one in answer.results:
-                yield one.group_id, ApiError(ErrorCode(one.error_code)) if one.error_code else None
+        def read(
+            keys: Sequence[str], response: DeleteGroupsResponse
+        ) -> Iterable[tuple[str, ApiError | None]]:
+            for result in response.results:
+                yield result.group_id, ApiError(ErrorCode(result.error_code)) if result.error_code else None
 
-        work: AdminApiHandler[str, None] = AdminApiHandler(
-            what="delete groups",
-            name=group_name,
-            route=at_coordinator(CoordinatorType.GROUP, str),
-            request=lambda keys, timeout_ms: DeleteGroupsRequest(list(keys)),
-            read=read,
-            again=COORDINATOR_MOVED,
+        handler: AdminApiHandler[str, None] = AdminApiHandler(
+            call="delete groups",
+            key_name=group_name,
+            lookup=at_coordinator(CoordinatorType.GROUP, str),
+            build_request=lambda keys, timeout_ms: DeleteGroupsRequest(list(keys)),
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED,
         )
-        await self._driver.run(work, read_names(groups, "groups"), timeout_s)
+        await self._driver.run(handler, read_names(groups, "groups"), timeout_s)
 
     async def remove_group_members(
         self,
@@ -205,7 +214,7 @@ class GroupsApi(AdminApi):
         reason: str = DEFAULT_REASON,
         timeout_s: float | None = None,
     ) -> None:
-        """Send members away, or all of them; the group then shares its partitions anew. Brokers from 2.4 on.
+        """Remove some or all members of a group, which then rebalances. Brokers since 2.4.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -213,21 +222,21 @@ class GroupsApi(AdminApi):
         >>> admin.close()
         """
         if members is None:
-            found = (await self.describe_groups([group], timeout_s=timeout_s))[group]
+            description = (await self.describe_groups([group], timeout_s=timeout_s))[group]
             members = [
-                MemberToRemove("" if one.group_instance_id else one.member_id, one.group_instance_id)
-                for one in found.members
+                MemberToRemove("" if member.group_instance_id else member.member_id, member.group_instance_id)
+                for member in description.members
             ]
-        await self._driver.run(_removal(group, reason), members, timeout_s)
+        await self._driver.run(_removal_handler(group, reason), members, timeout_s)
 
 
 def group_name(group: str) -> str:
-    """A group as errors call it."""
+    """Return the name of a group for error messages."""
     return f"group {group}"
 
 
 def _described(group: DescribedGroup, coordinator: int) -> GroupDescription:
-    members = (_member(one, group.protocol_type) for one in group.members)
+    members = (_member(member, group.protocol_type) for member in group.members)
     return GroupDescription(
         group.group_id,
         group.group_state,
@@ -253,7 +262,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a consumer's assignment; none while it has none, or if it is in words of its own."""
+    """Return the partitions of a consumer's assignment; none if it is empty or in another format."""
     if len(assignment) < _VERSION_BYTES:
         return ()
     try:
@@ -262,31 +271,35 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
         return ()
     return tuple(
         sorted(
-            TopicPartition(one.topic, partition)
-            for one in message.assigned_partitions
-            for partition in one.partitions
+            TopicPartition(topic.topic, partition)
+            for topic in message.assigned_partitions
+            for partition in topic.partitions
         )
     )
 
 
-def _removal(group: str, reason: str) -> AdminApiHandler[MemberToRemove, None]:
+def _removal_handler(group: str, reason: str) -> AdminApiHandler[MemberToRemove, None]:
     def request(members: Sequence[MemberToRemove], timeout_ms: int) -> LeaveGroupRequest:
-        leaving = [MemberIdentity(one.member_id, one.group_instance_id, reason) for one in members]
-        return LeaveGroupRequest(group, members=leaving)
+        identities = [
+            MemberIdentity(member.member_id, member.group_instance_id, reason) for member in members
+        ]
+        return LeaveGroupRequest(group, members=identities)
 
     def read(
-        members: Sequence[MemberToRemove], answer: LeaveGroupResponse
+        members: Sequence[MemberToRemove], response: LeaveGroupResponse
     ) -> Iterable[tuple[MemberToRemove, ApiError | None]]:
-        told = {one.group_instance_id or one.member_id: one.error_code for one in answer.members}
-        for one in members:
-            code = answer.error_code or told.get(one.group_instance_id or one.member_id, 0)
-            yield one, ApiError(ErrorCode(code)) if code else None
+        codes = {
+            member.group_instance_id or member.member_id: member.error_code for member in response.members
+        }
+        for member in members:
+            code = response.error_code or codes.get(member.group_instance_id or member.member_id, 0)
+            yield member, ApiError(ErrorCode(code)) if code else None
 
     return AdminApiHandler(
-        what=f"remove members of group {group}",
-        name=str,
-        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
-        request=request,
-        read=read,
-        again=COORDINATOR_MOVED,
+        call=f"remove members of group {group}",
+        key_name=str,
+        lookup=at_coordinator(CoordinatorType.GROUP, lambda _: group),
+        build_request=request,
+        read_response=read,
+        retry_codes=COORDINATOR_MOVED,
     )

@@ -1,11 +1,11 @@
-"""Data directories of brokers: what lies in them, and replicas on their way from one to another."""
+"""Admin API of log directories and the replicas in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import AdminApiHandler, ApiError
 from odradek.client.admin.lookup_strategies import at_broker, by_topic
 from odradek.client.errors import broker_error
@@ -27,7 +27,7 @@ from odradek.wire.messages.describe_log_dirs import (
 
 
 class Replica(NamedTuple):
-    """A partition's copy at one broker.
+    """A replica of a partition on a broker.
 
     >>> from odradek import Replica
     >>> str(Replica("castle", 0, broker=1))
@@ -43,7 +43,7 @@ class Replica(NamedTuple):
 
 
 class ReplicaInLogDir(NamedTuple):
-    """A replica in a directory. ``is_future`` marks one that is being moved there."""
+    """A replica in a log directory. ``is_future`` if it is being moved there."""
 
     size_bytes: int
     offset_lag: int
@@ -51,7 +51,7 @@ class ReplicaInLogDir(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A data directory. Brokers before 3.3 do not tell how large the disk is (-1)."""
+    """A log directory. Brokers before 3.3 do not report the size of the disk (-1)."""
 
     path: str
     error: ClientError | None
@@ -61,7 +61,7 @@ class LogDir(NamedTuple):
 
 
 class LogDirsApi(AdminApi):
-    """The data directories of ``Admin``."""
+    """Log directory methods of ``Admin``."""
 
     async def describe_log_dirs(
         self,
@@ -70,7 +70,7 @@ class LogDirsApi(AdminApi):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_s: float | None = None,
     ) -> dict[int, dict[str, LogDir]]:
-        """Directories by broker and path, with the replicas in each: of all brokers and partitions, or some.
+        """Return log directories by broker and path, of all or some brokers, with all or some replicas.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -79,32 +79,35 @@ class LogDirsApi(AdminApi):
         True
         >>> admin.close()
         """
-        wanted = None if partitions is None else by_topic(partitions)
-        topics = None if wanted is None else [DescribableLogDirTopic(*one) for one in wanted.items()]
+        topics = (
+            None
+            if partitions is None
+            else [DescribableLogDirTopic(*topic) for topic in by_topic(partitions).items()]
+        )
 
         def read(
-            asked: Sequence[int], answer: DescribeLogDirsResponse
+            keys: Sequence[int], response: DescribeLogDirsResponse
         ) -> Iterable[tuple[int, dict[str, LogDir] | ApiError]]:
-            if answer.error_code:
-                yield asked[0], ApiError(ErrorCode(answer.error_code))
+            if response.error_code:
+                yield keys[0], ApiError(ErrorCode(response.error_code))
             else:
-                yield asked[0], {one.log_dir: _log_dir(one) for one in answer.results}
+                yield keys[0], {result.log_dir: _log_dir(result) for result in response.results}
 
-        work: AdminApiHandler[int, dict[str, LogDir]] = AdminApiHandler(
-            what="describe log dirs",
-            name=lambda broker: f"broker {broker}",
-            route=at_broker(int),
-            request=lambda keys, timeout_ms: DescribeLogDirsRequest(topics),
-            read=read,
+        handler: AdminApiHandler[int, dict[str, LogDir]] = AdminApiHandler(
+            call="describe log dirs",
+            key_name=lambda broker: f"broker {broker}",
+            lookup=at_broker(int),
+            build_request=lambda keys, timeout_ms: DescribeLogDirsRequest(topics),
+            read_response=read,
         )
-        asked = await self._driver.brokers(timeout_s) if brokers is None else brokers
-        return await self._driver.run(work, asked, timeout_s)
+        broker_ids = await self._driver.brokers(timeout_s) if brokers is None else brokers
+        return await self._driver.run(handler, broker_ids, timeout_s)
 
     async def alter_replica_log_dirs(
         self, moves: Mapping[Replica, str], *, timeout_s: float | None = None
     ) -> None:
-        """Have brokers move replicas to another of their directories. The moves go on after that:
-        ``describe_log_dirs`` shows how far they are.
+        """Move replicas to other log directories of their brokers. The moves continue in the background:
+        ``describe_log_dirs`` shows their progress.
 
         >>> from odradek import Admin, Replica
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -116,48 +119,49 @@ class LogDirsApi(AdminApi):
 
         def request(replicas: Sequence[Replica], timeout_ms: int) -> AlterReplicaLogDirsRequest:
             by_path: dict[str, list[TopicPartition]] = {}
-            for one in replicas:
-                by_path.setdefault(moves[one], []).append(TopicPartition(one.topic, one.partition))
+            for replica in replicas:
+                partition = TopicPartition(replica.topic, replica.partition)
+                by_path.setdefault(moves[replica], []).append(partition)
             return AlterReplicaLogDirsRequest(
                 [
                     AlterReplicaLogDir(
-                        path, [AlterReplicaLogDirTopic(*one) for one in by_topic(those).items()]
+                        path, [AlterReplicaLogDirTopic(*topic) for topic in by_topic(partitions).items()]
                     )
-                    for path, those in by_path.items()
+                    for path, partitions in by_path.items()
                 ]
             )
 
         def read(
-            replicas: Sequence[Replica], answer: AlterReplicaLogDirsResponse
+            replicas: Sequence[Replica], response: AlterReplicaLogDirsResponse
         ) -> Iterable[tuple[Replica, ApiError | None]]:
-            for topic in answer.results:
-                for one in topic.partitions:
-                    code = ErrorCode(one.error_code)
-                    replica = Replica(topic.topic_name, one.partition_index, replicas[0].broker)
+            for topic in response.results:
+                for partition in topic.partitions:
+                    code = ErrorCode(partition.error_code)
+                    replica = Replica(topic.topic_name, partition.partition_index, replicas[0].broker)
                     yield replica, ApiError(code) if code else None
 
-        work: AdminApiHandler[Replica, None] = AdminApiHandler(
-            what="alter replica log dirs",
-            name=str,
-            route=at_broker(lambda replica: replica.broker),
-            request=request,
-            read=read,
+        handler: AdminApiHandler[Replica, None] = AdminApiHandler(
+            call="alter replica log dirs",
+            key_name=str,
+            lookup=at_broker(lambda replica: replica.broker),
+            build_request=request,
+            read_response=read,
         )
-        await self._driver.run(work, moves, timeout_s)
+        await self._driver.run(handler, moves, timeout_s)
 
 
-def _log_dir(one: DescribeLogDirsResult) -> LogDir:
-    code = ErrorCode(one.error_code)
+def _log_dir(result: DescribeLogDirsResult) -> LogDir:
+    code = ErrorCode(result.error_code)
     return LogDir(
-        one.log_dir,
-        broker_error(code, f"directory {one.log_dir}") if code else None,
+        result.log_dir,
+        broker_error(code, f"log directory {result.log_dir}") if code else None,
         {
             TopicPartition(topic.name, entry.partition_index): ReplicaInLogDir(
                 entry.partition_size, entry.offset_lag, entry.is_future_key
             )
-            for topic in one.topics
+            for topic in result.topics
             for entry in topic.partitions
         },
-        one.total_bytes,
-        one.usable_bytes,
+        result.total_bytes,
+        result.usable_bytes,
     )

@@ -1,4 +1,4 @@
-"""Where a key is served: at the controller, at any broker, at a broker, at a leader, at a coordinator."""
+"""Lookup strategies: the controller, any broker, a given broker, a partition leader, a coordinator."""
 
 from __future__ import annotations
 
@@ -21,125 +21,129 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 T = TypeVar("T")
 
 
-async def at_controller(cluster: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
+async def at_controller(network: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
     return LookupResult({CONTROLLER: list(keys)}, {})
 
 
-async def anywhere(cluster: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
+async def at_any_broker(network: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
     return LookupResult({ANY_NODE: list(keys)}, {})
 
 
 def at_broker(broker_of: Callable[[K], int]) -> LookupStrategy[K]:
-    """Each key at the broker that its value names, or at any."""
+    """Return a strategy that finds the broker of each key by its id, or any broker."""
 
-    async def route(cluster: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
-        wanted = {broker_of(key) for key in keys} - {ANY_NODE}
-        if wanted - cluster.metadata.nodes.keys():
-            await cluster.await_update(cluster.request_update(), timeout_ms)
-        unknown = wanted - cluster.metadata.nodes.keys()
-        refused = {key: _no_such_broker(broker_of(key)) for key in keys if broker_of(key) in unknown}
-        return LookupResult(grouped((broker_of(key), key) for key in keys if key not in refused), refused)
+    async def lookup(network: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
+        node_ids = {broker_of(key) for key in keys} - {ANY_NODE}
+        if node_ids - network.metadata.nodes.keys():
+            await network.await_update(network.request_update(), timeout_ms)
+        unknown = node_ids - network.metadata.nodes.keys()
+        errors = {key: _unknown_broker(broker_of(key)) for key in keys if broker_of(key) in unknown}
+        return LookupResult(grouped((broker_of(key), key) for key in keys if key not in errors), errors)
 
-    return route
-
-
-def _no_such_broker(broker: int) -> ApiError:
-    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster has no broker {broker} now")
+    return lookup
 
 
-async def _known(cluster: NetworkClient, routed: LookupResult[K], timeout_ms: int) -> LookupResult[K]:
-    """The same, once the client has heard where all these brokers are."""
-    if routed.nodes.keys() - cluster.metadata.nodes.keys():
-        await cluster.await_update(cluster.request_update(), timeout_ms)
-    if strangers := routed.nodes.keys() - cluster.metadata.nodes.keys():
-        raise ConnectionFailed(f"brokers {sorted(strangers)} are not described by the cluster")
-    return routed
+def _unknown_broker(broker: int) -> ApiError:
+    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"unknown broker {broker}")
+
+
+async def _with_known_nodes(
+    network: NetworkClient, result: LookupResult[K], timeout_ms: int
+) -> LookupResult[K]:
+    """Return the result once the metadata has the addresses of its nodes."""
+    if result.nodes.keys() - network.metadata.nodes.keys():
+        await network.await_update(network.request_update(), timeout_ms)
+    if unknown := result.nodes.keys() - network.metadata.nodes.keys():
+        raise ConnectionFailed(f"brokers {sorted(unknown)} are not in the cluster metadata")
+    return result
 
 
 def at_leader(partition_of: Callable[[K], TopicPartition]) -> LookupStrategy[K]:
-    """Each key at the leader of its partition, as a broker knows it now."""
+    """Return a strategy that finds the leader of each key's partition, from current metadata."""
 
-    async def route(cluster: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
+    async def lookup(network: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
         topics = dict.fromkeys(partition_of(key).topic for key in keys)
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], False)
-        leaders = leaders_in(await cluster.send(ANY_NODE, request, timeout_ms=timeout_ms))
+        leaders = leaders_in(await network.send(ANY_NODE, request, timeout_ms=timeout_ms))
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        refused: dict[K, ApiError] = {}
-        found: list[tuple[int, K]] = []
+        errors: dict[K, ApiError] = {}
+        nodes: list[tuple[int, K]] = []
         for key in keys:
             partition = partition_of(key)
             leader = leaders.get(partition, leaders.get(TopicPartition(partition.topic, -1), unknown))
             if isinstance(leader, ApiError):
-                refused[key] = leader
+                errors[key] = leader
             else:
-                found.append((leader, key))
-        return await _known(cluster, LookupResult(grouped(found), refused), timeout_ms)
+                nodes.append((leader, key))
+        return await _with_known_nodes(network, LookupResult(grouped(nodes), errors), timeout_ms)
 
-    return route
+    return lookup
 
 
 def leaders_in(metadata: MetadataResponse) -> dict[TopicPartition, int | ApiError]:
-    """Leaders by partition, or why there is none; a topic's own error stands at its partition -1."""
+    """Return leaders or errors by partition; the error of a topic has partition -1."""
     leaders: dict[TopicPartition, int | ApiError] = {}
     for topic in metadata.topics:
         name = topic.name or ""
         if topic.error_code:
             leaders[TopicPartition(name, -1)] = ApiError(ErrorCode(topic.error_code))
-        for one in topic.partitions:
-            found = one.leader_id if one.leader_id != NO_LEADER else ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
-            leaders[TopicPartition(name, one.partition_index)] = found
+        for partition in topic.partitions:
+            leaders[TopicPartition(name, partition.partition_index)] = (
+                partition.leader_id
+                if partition.leader_id != NO_LEADER
+                else ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+            )
     return leaders
 
 
-def at_coordinator(kind: CoordinatorType, name_of: Callable[[K], str]) -> LookupStrategy[K]:
-    """Each key at the broker that coordinates its group or transactional id: one find_coordinator_request
-    for all of them.
-    """
+def at_coordinator(key_type: CoordinatorType, name_of: Callable[[K], str]) -> LookupStrategy[K]:
+    """Return a strategy that finds the coordinator of each key's group or transactional id."""
 
-    async def route(cluster: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
+    async def lookup(network: NetworkClient, keys: Sequence[K], timeout_ms: int) -> LookupResult[K]:
         names = dict.fromkeys(name_of(key) for key in keys)
-        found = await _coordinators(cluster, kind, list(names), timeout_ms)
-        refused: dict[K, ApiError] = {}
-        at: list[tuple[int, K]] = []
+        results = await _find_coordinators(network, key_type, list(names), timeout_ms)
+        errors: dict[K, ApiError] = {}
+        nodes: list[tuple[int, K]] = []
         for key in keys:
-            one = found[name_of(key)]
-            if one.error:
-                refused[key] = ApiError(one.error, one.message)
+            result = results[name_of(key)]
+            if result.error:
+                errors[key] = ApiError(result.error, result.message)
             else:
-                at.append((one.node_id, key))
-        return await _known(cluster, LookupResult(grouped(at), refused), timeout_ms)
+                nodes.append((result.node_id, key))
+        return await _with_known_nodes(network, LookupResult(grouped(nodes), errors), timeout_ms)
 
-    return route
+    return lookup
 
 
-async def _coordinators(
-    cluster: NetworkClient, kind: CoordinatorType, names: Sequence[str], timeout_ms: int
+async def _find_coordinators(
+    network: NetworkClient, key_type: CoordinatorType, names: Sequence[str], timeout_ms: int
 ) -> dict[str, CoordinatorResult]:
-    """Of all names. A broker of an old version takes them one at a time."""
-    found: dict[str, CoordinatorResult] = {}
-    while missing := [name for name in names if name not in found]:
-        answer = await cluster.send(ANY_NODE, find_coordinator_request(kind, missing), timeout_ms=timeout_ms)
-        told = read_find_coordinator(missing, answer)
-        found.update((one.key, one) for one in told)
-        if not any(one.key in missing for one in told):
-            silent = "the broker's answer does not name it"
-            found.update(
-                (name, CoordinatorResult(name, -1, "", -1, ErrorCode.UNKNOWN_SERVER_ERROR, silent))
+    """Return the coordinator of each name, with one request where the broker supports it."""
+    results: dict[str, CoordinatorResult] = {}
+    while missing := [name for name in names if name not in results]:
+        request = find_coordinator_request(key_type, missing)
+        response = await network.send(ANY_NODE, request, timeout_ms=timeout_ms)
+        coordinators = read_find_coordinator(missing, response)
+        results.update((result.key, result) for result in coordinators)
+        if not any(result.key in missing for result in coordinators):
+            message = "the FindCoordinator response has no entry for it"
+            results.update(
+                (name, CoordinatorResult(name, -1, "", -1, ErrorCode.UNKNOWN_SERVER_ERROR, message))
                 for name in missing
             )
-    return found
+    return results
 
 
 def grouped(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
-    """Values by their number, in order."""
+    """Return values by node id, in order."""
     groups: dict[int, list[T]] = {}
-    for number, value in pairs:
-        groups.setdefault(number, []).append(value)
+    for node_id, value in pairs:
+        groups.setdefault(node_id, []).append(value)
     return groups
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in order."""
+    """Return partition numbers by topic, in order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

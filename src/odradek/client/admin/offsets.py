@@ -1,4 +1,4 @@
-"""OffsetsApi of partitions: where they begin and end, and what was written at a time."""
+"""Admin API of the offsets of partitions: earliest, latest, by timestamp."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import LEADER_MOVED, AdminApiHandler, ApiError
 from odradek.client.admin.lookup_strategies import at_leader, by_topic
 from odradek.client.values import OffsetAndTimestamp
@@ -26,12 +26,12 @@ _CONSUMER: Final = -1
 
 
 class OffsetSpec(enum.IntEnum):
-    """Which offset is meant, where it is not the first at or after a time in milliseconds."""
+    """Special offsets, instead of the first at or after a timestamp in milliseconds."""
 
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
-    """The record with the largest timestamp (brokers from 3.0 on)."""
+    """The record with the largest timestamp (brokers since 3.0)."""
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
 
@@ -44,7 +44,7 @@ _VERSION_MIN: Final[Mapping[int, int]] = {
 
 
 class OffsetsApi(AdminApi):
-    """The offsets of ``Admin``."""
+    """Offset methods of ``Admin``."""
 
     async def list_offsets(
         self,
@@ -53,9 +53,10 @@ class OffsetsApi(AdminApi):
         isolation_level: IsolationLevel | str = IsolationLevel.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """One offset per partition: an ``OffsetSpec``, or the first at or after a time in milliseconds.
+        """Return one offset per partition: an ``OffsetSpec``, or the first at or after a timestamp in
+        milliseconds.
 
-        The offset is -1 where there is none: no record so late, or none at all.
+        The offset is -1 if there is no such record.
 
         >>> from odradek import Admin, OffsetSpec, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -68,46 +69,50 @@ class OffsetsApi(AdminApi):
         level = _level(isolation_level)
 
         def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> RequestBuilder:
-            needed = max(_VERSION_MIN.get(wanted[one], 0) for one in partitions)
-            asked = [
-                ListOffsetsTopic(topic, [_asked(one, wanted[TopicPartition(topic, one)]) for one in numbers])
+            version_min = max(_VERSION_MIN.get(wanted[partition], 0) for partition in partitions)
+            topics = [
+                ListOffsetsTopic(
+                    topic,
+                    [
+                        ListOffsetsPartition(number, timestamp=wanted[TopicPartition(topic, number)])
+                        for number in numbers
+                    ],
+                )
                 for topic, numbers in by_topic(partitions).items()
             ]
 
             def build(version: int) -> ListOffsetsRequest:
-                if version < needed:
-                    # It would take the special number for a time.
-                    raise UnsupportedVersion(f"ListOffsets of version {needed} is needed, not {version}")
-                return ListOffsetsRequest(_CONSUMER, level, asked)
+                if version < version_min:
+                    # The broker would take the special offset for a timestamp.
+                    raise UnsupportedVersion(f"ListOffsets version {version_min} required, got {version}")
+                return ListOffsetsRequest(_CONSUMER, level, topics)
 
             return RequestBuilder(ListOffsetsRequest, build)
 
-        work: AdminApiHandler[TopicPartition, OffsetAndTimestamp] = AdminApiHandler(
-            what="list offsets",
-            name=lambda partition: f"partition {partition}",
-            route=at_leader(lambda partition: partition),
-            request=request,
-            read=_read,
-            again=LEADER_MOVED,
+        handler: AdminApiHandler[TopicPartition, OffsetAndTimestamp] = AdminApiHandler(
+            call="list offsets",
+            key_name=lambda partition: f"partition {partition}",
+            lookup=at_leader(lambda partition: partition),
+            build_request=request,
+            read_response=_read,
+            retry_codes=LEADER_MOVED,
         )
-        return await self._driver.run(work, wanted, timeout_s)
+        return await self._driver.run(handler, wanted, timeout_s)
 
 
-def _asked(partition: int, timestamp: int) -> ListOffsetsPartition:
-    return ListOffsetsPartition(partition, timestamp=timestamp)
-
-
-def _level(given: IsolationLevel | str) -> IsolationLevel:
-    return IsolationLevel[given.upper()] if isinstance(given, str) else given
+def _level(level: IsolationLevel | str) -> IsolationLevel:
+    return IsolationLevel[level.upper()] if isinstance(level, str) else level
 
 
 def _read(
-    partitions: Sequence[TopicPartition], answer: ListOffsetsResponse
+    partitions: Sequence[TopicPartition], response: ListOffsetsResponse
 ) -> Iterable[tuple[TopicPartition, OffsetAndTimestamp | ApiError]]:
-    for topic in answer.topics:
-        for one in topic.partitions:
-            code = ErrorCode(one.error_code)
+    for topic in response.topics:
+        for entry in topic.partitions:
+            code = ErrorCode(entry.error_code)
             yield (
-                TopicPartition(topic.name, one.partition_index),
-                ApiError(code) if code else OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch),
+                TopicPartition(topic.name, entry.partition_index),
+                ApiError(code)
+                if code
+                else OffsetAndTimestamp(entry.offset, entry.timestamp, entry.leader_epoch),
             )

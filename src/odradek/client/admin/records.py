@@ -1,11 +1,11 @@
-"""Records: deleted up to an offset."""
+"""Admin API to delete records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import LEADER_MOVED, AdminApiHandler, ApiError
 from odradek.client.admin.lookup_strategies import at_leader, by_topic
 from odradek.model.errors import ErrorCode
@@ -18,16 +18,16 @@ from odradek.wire.messages.delete_records import (
 )
 
 ALL_RECORDS: Final = -1
-"""In place of an offset: all records that consumers can see."""
+"""Instead of an offset: all records up to the high watermark."""
 
 
 class RecordsApi(AdminApi):
-    """The records of ``Admin``."""
+    """Record methods of ``Admin``."""
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (or ``ALL_RECORDS``); gives where each partition now begins.
+        """Delete the records before an offset (or ``ALL_RECORDS``); return the new low watermarks.
 
         >>> from odradek import ALL_RECORDS, Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -41,29 +41,32 @@ class RecordsApi(AdminApi):
             topics = [
                 DeleteRecordsTopic(
                     topic,
-                    [DeleteRecordsPartition(one, before[TopicPartition(topic, one)]) for one in numbers],
+                    [
+                        DeleteRecordsPartition(number, before[TopicPartition(topic, number)])
+                        for number in numbers
+                    ],
                 )
                 for topic, numbers in by_topic(partitions).items()
             ]
             return DeleteRecordsRequest(topics, timeout_ms)
 
         def read(
-            partitions: Sequence[TopicPartition], answer: DeleteRecordsResponse
+            partitions: Sequence[TopicPartition], response: DeleteRecordsResponse
         ) -> Iterable[tuple[TopicPartition, int | ApiError]]:
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    code = ErrorCode(one.error_code)
+            for topic in response.topics:
+                for entry in topic.partitions:
+                    code = ErrorCode(entry.error_code)
                     yield (
-                        TopicPartition(topic.name, one.partition_index),
-                        ApiError(code) if code else one.low_watermark,
+                        TopicPartition(topic.name, entry.partition_index),
+                        ApiError(code) if code else entry.low_watermark,
                     )
 
-        work: AdminApiHandler[TopicPartition, int] = AdminApiHandler(
-            what="delete records",
-            name=lambda partition: f"partition {partition}",
-            route=at_leader(lambda partition: partition),
-            request=request,
-            read=read,
-            again=LEADER_MOVED,
+        handler: AdminApiHandler[TopicPartition, int] = AdminApiHandler(
+            call="delete records",
+            key_name=lambda partition: f"partition {partition}",
+            lookup=at_leader(lambda partition: partition),
+            build_request=request,
+            read_response=read,
+            retry_codes=LEADER_MOVED,
         )
-        return await self._driver.run(work, before, timeout_s)
+        return await self._driver.run(handler, before, timeout_s)

@@ -1,15 +1,15 @@
-"""TopicsApi: made, listed, described, given more partitions, deleted."""
+"""Admin API of topics and their partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import CONTROLLER_MOVED, AdminApiHandler, ApiError
-from odradek.client.admin.configs import ConfigEntry, created_entries, setting_text
-from odradek.client.admin.lookup_strategies import anywhere, at_controller
-from odradek.client.names import Names, Several, read_names
+from odradek.client.admin.configs import ConfigEntry, config_text, created_entries
+from odradek.client.admin.lookup_strategies import at_any_broker, at_controller
+from odradek.client.names import CollectionOf, Names, read_names
 from odradek.client.values import PartitionInfo
 from odradek.model.acl_operations import Operation, operations_in
 from odradek.model.errors import ErrorCode
@@ -39,13 +39,13 @@ from odradek.wire.messages.metadata import (
 )
 
 IDS_SINCE: Final = 6
-"""DeleteTopics takes ids, and names in a list of another kind, from this version on."""
+"""The first version of DeleteTopics with topic ids, and names in another field."""
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made. Counts of -1 leave the choice to the cluster (its brokers must be 2.4 or later).
+    """A topic to create. Counts of -1 use the broker defaults (brokers since 2.4).
 
-    ``assignments`` names the brokers of each partition, the preferred leader first, instead of counts.
+    ``assignments`` holds the replicas of each partition, the preferred leader first, instead of counts.
 
     >>> from odradek import NewTopic
     >>> NewTopic("castle", partitions=3, configs={"retention.ms": 60_000}).partitions
@@ -60,7 +60,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic as it was made. Brokers before 2.4 tell no counts and settings, before 2.8 no id."""
+    """A created topic. Brokers before 2.4 return no counts and configs, before 2.8 no id."""
 
     name: str
     topic_id: str | None
@@ -70,7 +70,7 @@ class CreatedTopic(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A topic among others."""
+    """A listed topic."""
 
     name: str
     topic_id: str | None
@@ -78,7 +78,7 @@ class TopicListing(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic, and where its partitions live."""
+    """A topic, with leaders and replicas of its partitions."""
 
     name: str
     topic_id: str | None
@@ -88,7 +88,7 @@ class TopicDescription(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """How many partitions a topic shall have in all; ``assignments`` names the brokers of each added one.
+    """The new total of partitions; ``assignments`` holds the replicas of each added one.
 
     >>> from odradek import NewPartitions
     >>> NewPartitions(6).total
@@ -100,16 +100,16 @@ class NewPartitions(NamedTuple):
 
 
 class TopicsApi(AdminApi):
-    """The topics of ``Admin``."""
+    """Topic methods of ``Admin``."""
 
     async def create_topics(
         self,
-        topics: Several[NewTopic | str],
+        topics: CollectionOf[NewTopic | str],
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, CreatedTopic]:
-        """Make topics; with ``validate_only`` only find out whether they could be made.
+        """Create topics; with ``validate_only`` only check whether they could be created.
 
         >>> from odradek import Admin, NewTopic
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -118,34 +118,36 @@ class TopicsApi(AdminApi):
         3
         >>> admin.close()
         """
-        given = (NewTopic(one) if isinstance(one, str) else one for one in read_names(topics, "topics"))
-        wanted = {one.name: one for one in given}
+        new_topics = (
+            NewTopic(topic) if isinstance(topic, str) else topic for topic in read_names(topics, "topics")
+        )
+        by_name = {topic.name: topic for topic in new_topics}
 
         def request(names: Sequence[str], timeout_ms: int) -> CreateTopicsRequest:
             return CreateTopicsRequest(
-                [_creatable(wanted[name]) for name in names], timeout_ms, validate_only
+                [_creatable(by_name[name]) for name in names], timeout_ms, validate_only
             )
 
         def read(
-            names: Sequence[str], answer: CreateTopicsResponse
+            names: Sequence[str], response: CreateTopicsResponse
         ) -> Iterable[tuple[str, CreatedTopic | ApiError]]:
-            for one in answer.topics:
-                yield one.name, _refused(one.error_code, one.error_message) or _created(one)
+            for topic in response.topics:
+                yield topic.name, _api_error(topic.error_code, topic.error_message) or _created(topic)
 
-        work = AdminApiHandler(
-            what="create topics",
-            name=topic_name,
-            route=at_controller,
-            request=request,
-            read=read,
-            again=CONTROLLER_MOVED,
+        handler = AdminApiHandler(
+            call="create topics",
+            key_name=topic_name,
+            lookup=at_controller,
+            build_request=request,
+            read_response=read,
+            retry_codes=CONTROLLER_MOVED,
         )
-        return await self._driver.run(work, wanted, timeout_s)
+        return await self._driver.run(handler, by_name, timeout_s)
 
     async def delete_topics(
         self, topics: Names = (), *, topic_ids: Names = (), timeout_s: float | None = None
     ) -> None:
-        """Delete topics by name, or by id (brokers from 2.8 on), with all their records.
+        """Delete topics by name, or by id (brokers since 2.8), with all their records.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -154,12 +156,12 @@ class TopicsApi(AdminApi):
         >>> admin.close()
         """
         keys: list[TopicKey] = _keys(topics, topic_ids)
-        await self._driver.run(_deletion(), keys, timeout_s)
+        await self._driver.run(_deletion_handler(), keys, timeout_s)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicListing]:
-        """All topics by name; without those of the brokers themselves unless they are asked for.
+        """Return all topics by name; internal topics only with ``include_internal``.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -170,26 +172,26 @@ class TopicsApi(AdminApi):
         """
 
         def read(
-            keys: Sequence[None], answer: MetadataResponse
+            keys: Sequence[None], response: MetadataResponse
         ) -> Iterable[tuple[None, dict[str, TopicListing]]]:
-            found = (_described(one) for one in answer.topics if not one.error_code)
+            topics = (_described(topic) for topic in response.topics if not topic.error_code)
             yield (
                 None,
                 {
-                    one.name: TopicListing(*one[:3])
-                    for one in found
-                    if include_internal or not one.is_internal
+                    topic.name: TopicListing(*topic[:3])
+                    for topic in topics
+                    if include_internal or not topic.is_internal
                 },
             )
 
-        work: AdminApiHandler[None, dict[str, TopicListing]] = AdminApiHandler(
-            what="list topics",
-            name=lambda _: "list topics",
-            route=anywhere,
-            request=lambda keys, timeout_ms: MetadataRequest(None, allow_auto_topic_creation=False),
-            read=read,
+        handler: AdminApiHandler[None, dict[str, TopicListing]] = AdminApiHandler(
+            call="list topics",
+            key_name=lambda _: "list topics",
+            lookup=at_any_broker,
+            build_request=lambda keys, timeout_ms: MetadataRequest(None, allow_auto_topic_creation=False),
+            read_response=read,
         )
-        return await self._driver.run_single(work, timeout_s)
+        return await self._driver.run_single(handler, timeout_s)
 
     async def describe_topics(
         self,
@@ -199,7 +201,7 @@ class TopicsApi(AdminApi):
         include_authorized_operations: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, TopicDescription]:
-        """TopicsApi by name, or by id (brokers from 3.1 on), with leaders and replicas of their partitions.
+        """Return topics, by name or by id (brokers since 3.1), with leaders and replicas.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -209,9 +211,9 @@ class TopicsApi(AdminApi):
         >>> admin.close()
         """
         keys: list[TopicKey] = _keys(topics, topic_ids)
-        work = _description(include_authorized_operations)
-        found = await self._driver.run(work, keys, timeout_s)
-        return {one.name: one for one in found.values()}
+        handler = _description_handler(include_authorized_operations)
+        by_key = await self._driver.run(handler, keys, timeout_s)
+        return {topic.name: topic for topic in by_key.values()}
 
     async def create_partitions(
         self,
@@ -220,7 +222,7 @@ class TopicsApi(AdminApi):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Give topics more partitions; the numbers are totals.
+        """Add partitions to topics; the numbers are new totals.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -228,11 +230,11 @@ class TopicsApi(AdminApi):
         >>> admin.create_partitions({"growing": 2})
         >>> admin.close()
         """
-        await self._driver.run(_growth(totals, validate_only), totals, timeout_s)
+        await self._driver.run(_partitions_handler(totals, validate_only), totals, timeout_s)
 
 
 TopicKey = str | bytes
-"""A topic's name, or its id."""
+"""A topic name or id."""
 
 
 def _keys(topics: Names, topic_ids: Names) -> list[TopicKey]:
@@ -240,27 +242,27 @@ def _keys(topics: Names, topic_ids: Names) -> list[TopicKey]:
 
 
 def topic_name(key: TopicKey) -> str:
-    """A topic as errors call it."""
-    return f"topic {key}" if isinstance(key, str) else f"topic with the id {uuid_text(key)}"
+    """Return the name of a topic for error messages."""
+    return f"topic {key}" if isinstance(key, str) else f"topic id {uuid_text(key)}"
 
 
-def _refused(code: int, message: str | None = None) -> ApiError | None:
+def _api_error(code: int, message: str | None = None) -> ApiError | None:
     return ApiError(ErrorCode(code), message) if code else None
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     assignments = [CreatableReplicaAssignment(number, list(ids)) for number, ids in topic.assignments.items()]
-    configs = [CreatableTopicConfig(name, setting_text(value)) for name, value in topic.configs.items()]
+    configs = [CreatableTopicConfig(name, config_text(value)) for name, value in topic.configs.items()]
     return CreatableTopic(topic.name, topic.partitions, topic.replication_factor, assignments, configs)
 
 
-def _created(one: CreatableTopicResult) -> CreatedTopic:
+def _created(topic: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
-        one.name,
-        _id_text(one.topic_id),
-        one.num_partitions,
-        one.replication_factor,
-        created_entries(one.configs or ()),
+        topic.name,
+        _id_text(topic.topic_id),
+        topic.num_partitions,
+        topic.replication_factor,
+        created_entries(topic.configs or ()),
     )
 
 
@@ -268,7 +270,7 @@ def _id_text(topic_id: bytes) -> str | None:
     return None if topic_id == ZERO_TOPIC_ID else uuid_text(topic_id)
 
 
-def _deletion() -> AdminApiHandler[TopicKey, None]:
+def _deletion_handler() -> AdminApiHandler[TopicKey, None]:
     def request(keys: Sequence[TopicKey], timeout_ms: int) -> RequestBuilder:
         def build(version: int) -> DeleteTopicsRequest:
             names = [key for key in keys if isinstance(key, str)]
@@ -282,44 +284,44 @@ def _deletion() -> AdminApiHandler[TopicKey, None]:
         return RequestBuilder(DeleteTopicsRequest, build)
 
     def read(
-        keys: Sequence[TopicKey], answer: DeleteTopicsResponse
+        keys: Sequence[TopicKey], response: DeleteTopicsResponse
     ) -> Iterable[tuple[TopicKey, ApiError | None]]:
-        for one in answer.responses:
-            key: TopicKey = one.topic_id if one.topic_id in keys else one.name or ""
-            yield key, _refused(one.error_code, one.error_message)
+        for result in response.responses:
+            key: TopicKey = result.topic_id if result.topic_id in keys else result.name or ""
+            yield key, _api_error(result.error_code, result.error_message)
 
     return AdminApiHandler(
-        what="delete topics",
-        name=topic_name,
-        route=at_controller,
-        request=request,
-        read=read,
-        again=CONTROLLER_MOVED,
+        call="delete topics",
+        key_name=topic_name,
+        lookup=at_controller,
+        build_request=request,
+        read_response=read,
+        retry_codes=CONTROLLER_MOVED,
     )
 
 
-def _description(with_operations: bool) -> AdminApiHandler[TopicKey, TopicDescription]:
+def _description_handler(with_operations: bool) -> AdminApiHandler[TopicKey, TopicDescription]:
     def request(keys: Sequence[TopicKey], timeout_ms: int) -> MetadataRequest:
-        asked = [
+        topics = [
             MetadataRequestTopic(name=key) if isinstance(key, str) else MetadataRequestTopic(key, None)
             for key in keys
         ]
-        return MetadataRequest(asked, False, include_topic_authorized_operations=with_operations)
+        return MetadataRequest(topics, False, include_topic_authorized_operations=with_operations)
 
     def read(
-        keys: Sequence[TopicKey], answer: MetadataResponse
+        keys: Sequence[TopicKey], response: MetadataResponse
     ) -> Iterable[tuple[TopicKey, TopicDescription | ApiError]]:
-        for one in answer.topics:
-            key: TopicKey = one.topic_id if one.topic_id in keys else one.name or ""
-            yield key, _refused(one.error_code) or _described(one)
+        for topic in response.topics:
+            key: TopicKey = topic.topic_id if topic.topic_id in keys else topic.name or ""
+            yield key, _api_error(topic.error_code) or _described(topic)
 
     return AdminApiHandler(
-        what="describe topics",
-        name=topic_name,
-        route=anywhere,
-        request=request,
-        read=read,
-        again=frozenset({ErrorCode.LEADER_NOT_AVAILABLE}),
+        call="describe topics",
+        key_name=topic_name,
+        lookup=at_any_broker,
+        build_request=request,
+        read_response=read,
+        retry_codes=frozenset({ErrorCode.LEADER_NOT_AVAILABLE}),
     )
 
 
@@ -328,14 +330,14 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
     partitions = (
         PartitionInfo(
             name,
-            one.partition_index,
-            one.leader_id,
-            tuple(one.replica_nodes),
-            tuple(one.isr_nodes),
-            tuple(one.offline_replicas),
-            one.leader_epoch,
+            partition.partition_index,
+            partition.leader_id,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+            partition.leader_epoch,
         )
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     return TopicDescription(
         name,
@@ -346,10 +348,12 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
     )
 
 
-def _growth(totals: Mapping[str, int | NewPartitions], validate_only: bool) -> AdminApiHandler[str, None]:
-    def wanted(name: str) -> CreatePartitionsTopic:
-        given = totals[name]
-        total, assignments = (given, None) if isinstance(given, int) else given
+def _partitions_handler(
+    totals: Mapping[str, int | NewPartitions], validate_only: bool
+) -> AdminApiHandler[str, None]:
+    def topic_of(name: str) -> CreatePartitionsTopic:
+        new = totals[name]
+        total, assignments = (new, None) if isinstance(new, int) else new
         if assignments is None:
             return CreatePartitionsTopic(name, total, None)
         return CreatePartitionsTopic(
@@ -357,17 +361,19 @@ def _growth(totals: Mapping[str, int | NewPartitions], validate_only: bool) -> A
         )
 
     def request(names: Sequence[str], timeout_ms: int) -> CreatePartitionsRequest:
-        return CreatePartitionsRequest([wanted(name) for name in names], timeout_ms, validate_only)
+        return CreatePartitionsRequest([topic_of(name) for name in names], timeout_ms, validate_only)
 
-    def read(names: Sequence[str], answer: CreatePartitionsResponse) -> Iterable[tuple[str, ApiError | None]]:
-        for one in answer.results:
-            yield one.name, _refused(one.error_code, one.error_message)
+    def read(
+        names: Sequence[str], response: CreatePartitionsResponse
+    ) -> Iterable[tuple[str, ApiError | None]]:
+        for result in response.results:
+            yield result.name, _api_error(result.error_code, result.error_message)
 
     return AdminApiHandler(
-        what="create partitions",
-        name=topic_name,
-        route=at_controller,
-        request=request,
-        read=read,
-        again=CONTROLLER_MOVED,
+        call="create partitions",
+        key_name=topic_name,
+        lookup=at_controller,
+        build_request=request,
+        read_response=read,
+        retry_codes=CONTROLLER_MOVED,
     )

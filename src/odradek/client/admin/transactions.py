@@ -1,11 +1,11 @@
-"""Producers and transactions: who writes, what is open, what hangs; aborted and fenced from outside."""
+"""Admin API of producers and transactions: listing, aborting, fencing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import (
     COORDINATOR_MOVED,
     LEADER_MOVED,
@@ -39,11 +39,11 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-NOT_OLD: Final = -1
+ANY_DURATION: Final = -1
 
 
 class ProducerState(NamedTuple):
-    """A producer as a partition's leader knows it; ``transaction_start_offset`` is -1 if none is open."""
+    """State of a producer in a partition; ``transaction_start_offset`` is -1 without an open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -54,7 +54,7 @@ class ProducerState(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id among others."""
+    """A listed transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -62,7 +62,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id as its coordinator knows it; ``start_time_ms`` is -1 while nothing is open."""
+    """State of a transactional id; ``start_time_ms`` is -1 without an open transaction."""
 
     transactional_id: str
     state: str
@@ -74,14 +74,14 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a fenced transactional id has now; whoever has an older epoch can write no more."""
+    """Producer id and epoch of a fenced transactional id; older epochs can no longer write."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionsApi(AdminApi):
-    """The producers and transactions of ``Admin``. Brokers from 2.8 (producers) or 3.0 on."""
+    """Producer and transaction methods of ``Admin``. Brokers since 2.8 (producers) or 3.0."""
 
     async def describe_producers(
         self,
@@ -90,7 +90,7 @@ class TransactionsApi(AdminApi):
         broker: int | None = None,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """The producers of partitions, as the leader knows them, or the replica of a broker.
+        """Return the producers of partitions, from the leader or from the replica on a broker.
 
         >>> from odradek import Admin, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -100,28 +100,28 @@ class TransactionsApi(AdminApi):
         >>> admin.close()
         """
         leader: LookupStrategy[TopicPartition] = at_leader(lambda partition: partition)
-        work: AdminApiHandler[TopicPartition, list[ProducerState]] = AdminApiHandler(
-            what="describe producers",
-            name=lambda partition: f"partition {partition}",
-            route=leader if broker is None else at_broker(lambda _: broker),
-            request=lambda keys, timeout_ms: DescribeProducersRequest(
-                [TopicRequest(*one) for one in by_topic(keys).items()]
+        handler: AdminApiHandler[TopicPartition, list[ProducerState]] = AdminApiHandler(
+            call="describe producers",
+            key_name=lambda partition: f"partition {partition}",
+            lookup=leader if broker is None else at_broker(lambda _: broker),
+            build_request=lambda keys, timeout_ms: DescribeProducersRequest(
+                [TopicRequest(*topic) for topic in by_topic(keys).items()]
             ),
-            read=_read_producers,
-            again=LEADER_MOVED if broker is None else frozenset(),
+            read_response=_read_producers,
+            retry_codes=LEADER_MOVED if broker is None else frozenset(),
         )
-        return await self._driver.run(work, partitions, timeout_s)
+        return await self._driver.run(handler, partitions, timeout_s)
 
     async def list_transactions(
         self,
         *,
         states: Names = (),
         producer_ids: Iterable[int] = (),
-        running_longer_than_ms: int = NOT_OLD,
+        running_longer_than_ms: int = ANY_DURATION,
         timeout_s: float | None = None,
     ) -> dict[str, TransactionListing]:
-        """All transactional ids, or those in some states (Ongoing, …), with some producer ids, or whose
-        transactions are open for longer than a time (brokers from 3.8 on).
+        """Return all transactional ids, or those in some states (Ongoing, …), with some producer ids, or with
+        transactions open for longer than a time (brokers since 3.8).
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -129,32 +129,32 @@ class TransactionsApi(AdminApi):
         {}
         >>> admin.close()
         """
-        wanted = ListTransactionsRequest(list(states), list(producer_ids), running_longer_than_ms)
+        request = ListTransactionsRequest(list(states), list(producer_ids), running_longer_than_ms)
 
         def read(
-            brokers: Sequence[int], answer: ListTransactionsResponse
+            brokers: Sequence[int], response: ListTransactionsResponse
         ) -> Iterable[tuple[int, list[TransactionListing] | ApiError]]:
             listed = [
-                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state)
-                for one in answer.transaction_states
+                TransactionListing(state.transactional_id, state.producer_id, state.transaction_state)
+                for state in response.transaction_states
             ]
-            yield brokers[0], ApiError(ErrorCode(answer.error_code)) if answer.error_code else listed
+            yield brokers[0], ApiError(ErrorCode(response.error_code)) if response.error_code else listed
 
-        work: AdminApiHandler[int, list[TransactionListing]] = AdminApiHandler(
-            what="list transactions",
-            name=lambda broker: f"transactions of broker {broker}",
-            route=at_broker(int),
-            request=lambda brokers, timeout_ms: wanted,
-            read=read,
-            again=COORDINATOR_MOVED,
+        handler: AdminApiHandler[int, list[TransactionListing]] = AdminApiHandler(
+            call="list transactions",
+            key_name=lambda broker: f"transactions of broker {broker}",
+            lookup=at_broker(int),
+            build_request=lambda brokers, timeout_ms: request,
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED,
         )
-        found = await self._driver.run(work, await self._driver.brokers(timeout_s), timeout_s)
-        return {one.transactional_id: one for listed in found.values() for one in listed}
+        by_broker = await self._driver.run(handler, await self._driver.brokers(timeout_s), timeout_s)
+        return {listing.transactional_id: listing for listed in by_broker.values() for listing in listed}
 
     async def describe_transactions(
         self, transactional_ids: Names, *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """States and partitions of transactional ids.
+        """Return states and partitions of transactional ids.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -165,22 +165,22 @@ class TransactionsApi(AdminApi):
         """
 
         def read(
-            ids: Sequence[str], answer: DescribeTransactionsResponse
+            ids: Sequence[str], response: DescribeTransactionsResponse
         ) -> Iterable[tuple[str, TransactionDescription | ApiError]]:
-            for one in answer.transaction_states:
-                code = ErrorCode(one.error_code)
-                yield one.transactional_id, ApiError(code) if code else _described(one)
+            for state in response.transaction_states:
+                code = ErrorCode(state.error_code)
+                yield state.transactional_id, ApiError(code) if code else _described(state)
 
-        work: AdminApiHandler[str, TransactionDescription] = AdminApiHandler(
-            what="describe transactions",
-            name=transactional_name,
-            route=at_coordinator(CoordinatorType.TRANSACTION, str),
-            request=lambda ids, timeout_ms: DescribeTransactionsRequest(list(ids)),
-            read=read,
-            again=COORDINATOR_MOVED,
+        handler: AdminApiHandler[str, TransactionDescription] = AdminApiHandler(
+            call="describe transactions",
+            key_name=transactional_name,
+            lookup=at_coordinator(CoordinatorType.TRANSACTION, str),
+            build_request=lambda ids, timeout_ms: DescribeTransactionsRequest(list(ids)),
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED,
         )
         ids = read_names(transactional_ids, "transactional_ids")
-        return await self._driver.run(work, ids, timeout_s)
+        return await self._driver.run(handler, ids, timeout_s)
 
     async def abort_transaction(
         self,
@@ -191,7 +191,7 @@ class TransactionsApi(AdminApi):
         coordinator_epoch: int = -1,
         timeout_s: float | None = None,
     ) -> None:
-        """Abort a transaction that hangs in a partition: one that ``describe_producers`` shows open and its
+        """Abort a hanging transaction in a partition: one that ``describe_producers`` shows as open and its
         coordinator does not know. Aborting one that its coordinator knows loses records.
 
         >>> from odradek import Admin, PartialFailure, TopicPartition
@@ -210,15 +210,15 @@ class TransactionsApi(AdminApi):
             [WritableTxnMarkerTopic(partition.topic, [partition.partition])],
             coordinator_epoch,
         )
-        work: AdminApiHandler[TopicPartition, None] = AdminApiHandler(
-            what=f"abort the transaction of producer {producer_id}",
-            name=lambda one: f"partition {one}",
-            route=at_leader(lambda one: one),
-            request=lambda keys, timeout_ms: WriteTxnMarkersRequest([marker]),
-            read=_read_markers,
-            again=LEADER_MOVED,
+        handler: AdminApiHandler[TopicPartition, None] = AdminApiHandler(
+            call=f"abort the transaction of producer {producer_id}",
+            key_name=lambda key: f"partition {key}",
+            lookup=at_leader(lambda key: key),
+            build_request=lambda keys, timeout_ms: WriteTxnMarkersRequest([marker]),
+            read_response=_read_markers,
+            retry_codes=LEADER_MOVED,
         )
-        await self._driver.run(work, [partition], timeout_s)
+        await self._driver.run(handler, [partition], timeout_s)
 
     async def end_transaction(
         self,
@@ -229,10 +229,10 @@ class TransactionsApi(AdminApi):
         committed: bool,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit or abort a transaction in place of the producer that left it open.
+        """Commit or abort a transaction that a producer left open.
 
-        It has to be that of this id and epoch: a producer that has taken the transactional id over since is
-        not disturbed, and the call raises PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
+        Only for this producer id and epoch: if another producer has taken over the transactional id, the call
+        fails with PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
 
         >>> from odradek import Admin, PartialFailure
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -244,24 +244,26 @@ class TransactionsApi(AdminApi):
         >>> admin.close()
         """
 
-        def read(ids: Sequence[str], answer: EndTxnResponse) -> Iterable[tuple[str, ApiError | None]]:
-            code = ErrorCode(answer.error_code)
+        def read(ids: Sequence[str], response: EndTxnResponse) -> Iterable[tuple[str, ApiError | None]]:
+            code = ErrorCode(response.error_code)
             yield ids[0], ApiError(code) if code else None
 
-        work: AdminApiHandler[str, None] = AdminApiHandler(
-            what="commit a transaction" if committed else "abort a transaction",
-            name=transactional_name,
-            route=at_coordinator(CoordinatorType.TRANSACTION, str),
-            request=lambda ids, timeout_ms: EndTxnRequest(ids[0], producer_id, producer_epoch, committed),
-            read=read,
-            again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
+        handler: AdminApiHandler[str, None] = AdminApiHandler(
+            call="commit a transaction" if committed else "abort a transaction",
+            key_name=transactional_name,
+            lookup=at_coordinator(CoordinatorType.TRANSACTION, str),
+            build_request=lambda ids, timeout_ms: EndTxnRequest(
+                ids[0], producer_id, producer_epoch, committed
+            ),
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
         )
-        await self._driver.run(work, [transactional_id], timeout_s)
+        await self._driver.run(handler, [transactional_id], timeout_s)
 
     async def fence_producers(
         self, transactional_ids: Names, *, timeout_s: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
-        """Shut out the producers that have these transactional ids now; what they have open is aborted.
+        """Fence the current producers of transactional ids, and abort their open transactions.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -271,45 +273,45 @@ class TransactionsApi(AdminApi):
         """
 
         def read(
-            ids: Sequence[str], answer: InitProducerIdResponse
+            ids: Sequence[str], response: InitProducerIdResponse
         ) -> Iterable[tuple[str, ProducerIdAndEpoch | ApiError]]:
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode(response.error_code)
             yield (
                 ids[0],
-                ApiError(code) if code else ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
+                ApiError(code) if code else ProducerIdAndEpoch(response.producer_id, response.producer_epoch),
             )
 
-        work: AdminApiHandler[str, ProducerIdAndEpoch] = AdminApiHandler(
-            what="fence producers",
-            name=transactional_name,
-            route=at_coordinator(CoordinatorType.TRANSACTION, str),
-            request=_fencing,
-            read=read,
-            again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
+        handler: AdminApiHandler[str, ProducerIdAndEpoch] = AdminApiHandler(
+            call="fence producers",
+            key_name=transactional_name,
+            lookup=at_coordinator(CoordinatorType.TRANSACTION, str),
+            build_request=_fence_request,
+            read_response=read,
+            retry_codes=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
         )
         ids = read_names(transactional_ids, "transactional_ids")
-        return await self._driver.run(work, ids, timeout_s)
+        return await self._driver.run(handler, ids, timeout_s)
 
 
 def transactional_name(transactional_id: str) -> str:
-    """A transactional id as errors call it."""
+    """Return the name of a transactional id for error messages."""
     return f"transactional id {transactional_id}"
 
 
-def _fencing(ids: Sequence[str], timeout_ms: int) -> InitProducerIdRequest:
+def _fence_request(ids: Sequence[str], timeout_ms: int) -> InitProducerIdRequest:
     if len(ids) > 1:
-        raise UnsupportedVersion("one transactional id at a time")
+        raise UnsupportedVersion(f"InitProducerId takes one transactional id, got {len(ids)}")
     return InitProducerIdRequest(ids[0], timeout_ms)
 
 
 def _read_producers(
-    partitions: Sequence[TopicPartition], answer: DescribeProducersResponse
+    partitions: Sequence[TopicPartition], response: DescribeProducersResponse
 ) -> Iterable[tuple[TopicPartition, list[ProducerState] | ApiError]]:
-    for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.partition_index)
-            if one.error_code:
-                yield partition, ApiError(ErrorCode(one.error_code), one.error_message)
+    for topic in response.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
+            if entry.error_code:
+                yield partition, ApiError(ErrorCode(entry.error_code), entry.error_message)
                 continue
             yield (
                 partition,
@@ -322,28 +324,30 @@ def _read_producers(
                         state.coordinator_epoch,
                         state.current_txn_start_offset,
                     )
-                    for state in one.active_producers
+                    for state in entry.active_producers
                 ],
             )
 
 
-def _described(one: TransactionState) -> TransactionDescription:
+def _described(state: TransactionState) -> TransactionDescription:
     return TransactionDescription(
-        one.transactional_id,
-        one.transaction_state,
-        one.producer_id,
-        one.producer_epoch,
-        one.transaction_timeout_ms,
-        one.transaction_start_time_ms,
-        frozenset(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        frozenset(
+            TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions
+        ),
     )
 
 
 def _read_markers(
-    partitions: Sequence[TopicPartition], answer: WriteTxnMarkersResponse
+    partitions: Sequence[TopicPartition], response: WriteTxnMarkersResponse
 ) -> Iterable[tuple[TopicPartition, ApiError | None]]:
-    for marker in answer.markers:
+    for marker in response.markers:
         for topic in marker.topics:
-            for one in topic.partitions:
-                code = ErrorCode(one.error_code)
-                yield TopicPartition(topic.name, one.partition_index), ApiError(code) if code else None
+            for entry in topic.partitions:
+                code = ErrorCode(entry.error_code)
+                yield TopicPartition(topic.name, entry.partition_index), ApiError(code) if code else None

@@ -1,1 +1,1 @@
-"""The same clients for code without an event loop: each runs on a loop in a thread of its own."""
+"""Blocking clients: each runs the asyncio client on an event loop in its own thread."""

@@ -1,4 +1,4 @@
-"""The admin client for code without an event loop: each method waits for its twin in ``client/admin``."""
+"""The blocking admin client: each method runs its asyncio counterpart of ``client/admin``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """Looks after a cluster: topics, settings, groups and their offsets, records, transactions.
+    """Manages a cluster: topics, configs, groups and their offsets, records, transactions.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keywords. Calls about many things give
-    a dict by name, or None where there is nothing to tell. If some of these things fail, the call raises one
-    ``PartialFailure``: its ``errors`` say why by name, its ``results`` hold what the others gave. Calls
-    about one
-    thing raise what went wrong as it is. Whatever may go better at another broker or a moment later is tried
-    again until ``default.api.timeout.ms`` is over, or the ``timeout_s`` of the call. It may be used by many
-    threads.
+    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments. Calls for several
+    keys return a dict by key, or None if there is no result. If some keys fail, the call raises one
+    ``PartialFailure``: its ``errors`` holds the exceptions by key, its ``results`` the results of the others.
+    Calls for one key raise its exception. Retriable errors are retried until ``default.api.timeout.ms``, or
+    the ``timeout_s`` of the call, has passed. Thread-safe.
 
     >>> from odradek import Admin
     >>> with Admin(bootstrap_servers="localhost:9092") as admin:
@@ -38,7 +36,7 @@ class Admin:
 
     @property
     def client_id(self) -> str:
-        """What brokers call this client in their logs."""
+        """The client id in requests and broker logs."""
         return self._client.client_id
 
     create_topics = blocking(AsyncAdmin.create_topics)
@@ -78,7 +76,7 @@ class Admin:
     api_versions = blocking(AsyncAdmin.api_versions)
 
     def metrics(self) -> dict[str, float]:
-        """The client's figures by name, as they are now.
+        """Return the client's metrics by name.
 
         >>> from odradek import Admin
         >>> with Admin(bootstrap_servers="localhost:9092") as admin:
@@ -88,13 +86,13 @@ class Admin:
         return self._client.metrics()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End all connections and the client's thread; calls under way fail. Closing twice is allowed.
+        """Close all connections and end the client's thread; pending calls fail. May be called again.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> admin.close(timeout_s=10)
         """
-        with suppress(InvalidState):  # closed before, or made before this process was forked
+        with suppress(InvalidState):  # already closed, or created before this process was forked
             self._thread.call(self._client.close, timeout_s)
         self._thread.close()
 

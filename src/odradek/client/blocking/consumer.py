@@ -1,7 +1,7 @@
-"""The consumer for code without an event loop.
+"""The blocking consumer.
 
-The engine lives on a loop thread; methods run there while the application waits. Records that have come are
-decoded in the application's own thread, where rebalance listeners and callbacks run as well.
+The engine runs on a loop thread; methods run there while the application waits. Fetched records are decoded
+in the application's thread, where rebalance listeners and callbacks run as well.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Unguarded(AsyncConsumer[Any, Any]):
-    """The asyncio consumer on a loop thread: whose turn it is, is known where threads are."""
+class _UnguardedConsumer(AsyncConsumer[Any, Any]):
+    """The asyncio consumer without a call guard: the blocking consumer guards its calls."""
 
     def __init__(self, engine: ConsumerEngine) -> None:
         self._engine = engine
         self._guard = nullcontext()
 
 
-def _waiting(
+def _run_async(
     method: Callable[Concatenate[AsyncConsumer[Any, Any], P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Consumer[Any, Any], P], T]:
-    """A method that runs its asyncio twin on the loop's thread, one call at a time."""
+    """Return a method that runs an asyncio method on the loop thread, one call at a time."""
 
     @functools.wraps(method)
     def call(self: Consumer[Any, Any], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,30 +82,29 @@ def _waiting(
     return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
 
 
-def _calling(
+def _run_sync(
     method: Callable[Concatenate[AsyncConsumer[Any, Any], P], T],
 ) -> Callable[Concatenate[Consumer[Any, Any], P], T]:
-    """The same for methods that wait for nothing: the state they touch belongs to the loop's thread."""
+    """Return a method that calls a synchronous method on the loop thread, which owns its state."""
 
     @functools.wraps(method)
     def call(self: Consumer[Any, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        async def called() -> T:
+        async def run() -> T:
             return method(self._client, *args, **kwargs)
 
         with self._guard:
-            return self._thread.call(called)
+            return self._thread.call(run)
 
     return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
 
 
 class Consumer(Generic[Key_co, Value_co]):
-    """Reads records. ``odradek.aio.Consumer`` is the same for asyncio.
+    """Reads records. ``odradek.aio.Consumer`` is the asyncio version.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
-    ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
-    ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one thread at a time;
-    ``wakeup`` alone may be called from any. Examples of methods have a ``consumer`` like the one here, in
-    group ``readers``.
+    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments. ``key_deserializer``
+    and ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
+    ``"str"``, ``"json"`` and ``"bytes"``, the default. A consumer is not thread-safe; only ``wakeup`` may be
+    called from any thread. The examples of methods use a ``consumer`` like this one, in group ``readers``.
 
     >>> from odradek import Consumer, TopicPartition
     >>> with Consumer(bootstrap_servers="localhost:9092") as consumer:
@@ -198,7 +197,7 @@ class Consumer(Generic[Key_co, Value_co]):
             settings, deserialize, interceptors, assignors, environment, on_caller, self._send_fetches
         )
         self._engine = engine
-        self._client = _Unguarded(engine)
+        self._client = _UnguardedConsumer(engine)
         self._guard = ThreadCallGuard(f"consumer {self.client_id}")
         self._guard.before_call = engine.return_unread
         self._thread = LoopThread(self.client_id)
@@ -208,12 +207,12 @@ class Consumer(Generic[Key_co, Value_co]):
         with suppress(ClientClosed):
             self._thread.post(self._engine.send_fetches)
 
-    # Life.
+    # Lifecycle.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Commit if that is automatic, leave the group, end all connections. Closing twice is allowed.
+        """Commit if auto-commit is enabled, leave the group, close all connections. May be called again.
 
-        Waits at most ``timeout_s`` for brokers, 30 seconds unless given.
+        Waits for brokers for at most ``timeout_s``, by default 30 seconds.
 
         >>> consumer.close()
         """
@@ -234,8 +233,7 @@ class Consumer(Generic[Key_co, Value_co]):
         self.close()
 
     def wakeup(self) -> None:
-        """End the call that waits now, or else the next one that would, with ``WakeupError``. From any
-        thread.
+        """End the waiting call, or the next one that waits, with ``WakeupError``. Callable from any thread.
 
         >>> consumer.wakeup()
         """
@@ -246,11 +244,11 @@ class Consumer(Generic[Key_co, Value_co]):
     def poll(
         self, timeout_s: float | None = 1.0, max_records: int | None = None
     ) -> list[ConsumerRecord[Key_co, Value_co]]:
-        """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
+        """Return the next records; immediately if some are fetched, none after ``timeout_s``.
 
-        At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
-        the group's life on the way, calls its listener, and commits if that is automatic. None waits for as
-        long as it takes.
+        At most ``max_records``, by default ``max.poll.records``; in order within each partition. Also handles
+        group rebalances, calls the rebalance listener, and auto-commits. ``timeout_s=None`` waits without
+        limit.
 
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
@@ -268,10 +266,10 @@ class Consumer(Generic[Key_co, Value_co]):
                     return records
 
     def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
-        """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
+        """Poll into a ``pyarrow.RecordBatch``, without a Python object per record.
 
-        Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``
-        and ``headers``. At most ``max_records`` rows, or else what is at hand.
+        Columns: ``key``, ``value`` (binary, not deserialized), ``topic``, ``partition``, ``offset``,
+        ``timestamp`` and ``headers``. At most ``max_records`` rows, by default all fetched ones.
 
         >>> consumer.poll_arrow(timeout_s=1.0).column_names
         ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
@@ -291,9 +289,10 @@ class Consumer(Generic[Key_co, Value_co]):
             return record_batch(columns.finish())
 
     def __iter__(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
-        """Record after record, however long they take to come.
+        """Iterate over records, waiting without limit.
 
-        What a loop has not been given is not read: no commit counts it, and the next poll gives it.
+        Records that the loop has not received do not count as read: they are not committed, and the next poll
+        returns them.
         """
         return chain.from_iterable(iter(self._take_for_iteration, None))
 
@@ -306,32 +305,32 @@ class Consumer(Generic[Key_co, Value_co]):
                 records = engine.take_for_iteration()
             return records
 
-    # The rest waits for its twin.
+    # Methods of the asyncio consumer.
 
-    subscribe = _calling(AsyncConsumer.subscribe)
-    assign = _calling(AsyncConsumer.assign)
-    unsubscribe = _waiting(AsyncConsumer.unsubscribe)
-    subscription = _calling(AsyncConsumer.subscription)
-    assignment = _calling(AsyncConsumer.assignment)
-    pause = _calling(AsyncConsumer.pause)
-    resume = _calling(AsyncConsumer.resume)
-    paused = _calling(AsyncConsumer.paused)
+    subscribe = _run_sync(AsyncConsumer.subscribe)
+    assign = _run_sync(AsyncConsumer.assign)
+    unsubscribe = _run_async(AsyncConsumer.unsubscribe)
+    subscription = _run_sync(AsyncConsumer.subscription)
+    assignment = _run_sync(AsyncConsumer.assignment)
+    pause = _run_sync(AsyncConsumer.pause)
+    resume = _run_sync(AsyncConsumer.resume)
+    paused = _run_sync(AsyncConsumer.paused)
 
-    seek = _calling(AsyncConsumer.seek)
-    seek_to_beginning = _calling(AsyncConsumer.seek_to_beginning)
-    seek_to_end = _calling(AsyncConsumer.seek_to_end)
-    position = _waiting(AsyncConsumer.position)
-    current_lag = _calling(AsyncConsumer.current_lag)
-    offsets_for_times = _waiting(AsyncConsumer.offsets_for_times)
-    beginning_offsets = _waiting(AsyncConsumer.beginning_offsets)
-    end_offsets = _waiting(AsyncConsumer.end_offsets)
+    seek = _run_sync(AsyncConsumer.seek)
+    seek_to_beginning = _run_sync(AsyncConsumer.seek_to_beginning)
+    seek_to_end = _run_sync(AsyncConsumer.seek_to_end)
+    position = _run_async(AsyncConsumer.position)
+    current_lag = _run_sync(AsyncConsumer.current_lag)
+    offsets_for_times = _run_async(AsyncConsumer.offsets_for_times)
+    beginning_offsets = _run_async(AsyncConsumer.beginning_offsets)
+    end_offsets = _run_async(AsyncConsumer.end_offsets)
 
-    commit = _waiting(AsyncConsumer.commit)
-    commit_async = _calling(AsyncConsumer.commit_async)
-    committed = _waiting(AsyncConsumer.committed)
-    group_metadata = _calling(AsyncConsumer.group_metadata)
-    enforce_rebalance = _calling(AsyncConsumer.enforce_rebalance)
+    commit = _run_async(AsyncConsumer.commit)
+    commit_async = _run_sync(AsyncConsumer.commit_async)
+    committed = _run_async(AsyncConsumer.committed)
+    group_metadata = _run_sync(AsyncConsumer.group_metadata)
+    enforce_rebalance = _run_sync(AsyncConsumer.enforce_rebalance)
 
-    partitions_for = _waiting(AsyncConsumer.partitions_for)
-    list_topics = _waiting(AsyncConsumer.list_topics)
-    metrics = _calling(AsyncConsumer.metrics)
+    partitions_for = _run_async(AsyncConsumer.partitions_for)
+    list_topics = _run_async(AsyncConsumer.list_topics)
+    metrics = _run_sync(AsyncConsumer.metrics)

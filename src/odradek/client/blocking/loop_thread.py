@@ -1,9 +1,9 @@
-"""An event loop on a thread of its own, and how other threads have coroutines run there.
+"""An event loop on its own thread, and calls of other threads into it.
 
-``run`` waits for a coroutine's result in the calling thread. While it waits, that thread serves calls that
-the coroutine sends back with ``on_caller``: rebalance listeners run where the application polls, and may use
-the client there. A raw lock is all that passes between the two: a future of the standard library costs more
-than the whole rest of a round trip.
+``run`` waits for a coroutine's result in the calling thread. While it waits, that thread runs the callbacks
+that the coroutine requests with ``on_caller``: rebalance listeners run where the application polls, and may
+use the client there. The two threads are synchronized by a raw lock: a ``concurrent.futures.Future`` costs
+more than the rest of the round trip.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ C = TypeVar("C")
 _CALL: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
 _OPEN: WeakSet[LoopThread] = WeakSet()
 _FOREVER: Final = math.inf
-_LOOK_S: Final = 1.0
-"""A signal that comes just before a wait does not end it, and is only heard after it: no wait is longer."""
+_WAIT_MAX_S: Final = 1.0
+"""Longest single wait: a signal that arrives just before a wait does not interrupt it."""
 
 
 class _Call:
-    """One coroutine under way, and the thread that waits for it.
+    """A running coroutine, and the thread that waits for it.
 
-    The lock is held by default; whoever has news for the waiting thread releases it. Only the loop's thread
-    does so, and only while it is held.
+    The lock is held by default and released to wake the waiting thread. Only the loop thread releases it, and
+    only while it is held.
     """
 
     __slots__ = ("coroutine", "error", "is_done", "lock", "make", "requests", "result", "task")
@@ -57,30 +57,30 @@ class _Call:
         self.error: BaseException | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.task = loop.create_task(self._carry_out())
-        self.task.add_done_callback(self._settle)
+        self.task = loop.create_task(self._run())
+        self.task.add_done_callback(self._on_task_done)
 
-    def _settle(self, task: asyncio.Task[None]) -> None:
-        """A task that was cancelled before its first step has told nobody."""
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Complete a call whose task was cancelled before its first step."""
         del task
         if not self.is_done:
-            self.give_up()
+            self.cancel()
 
-    def give_up(self) -> None:
-        """It will not be carried out, or not to its end."""
+    def cancel(self) -> None:
+        """Complete the call as cancelled."""
         if self.coroutine is not None:
             self.coroutine.close()
         self.error = asyncio.CancelledError()
         self.is_done = True
         self.signal()
 
-    async def _carry_out(self) -> None:
-        """Tell the outcome in the coroutine's last step: a task's callbacks come a turn of the loop later."""
+    async def _run(self) -> None:
+        """Complete the call in the coroutine's last step: done callbacks run one loop iteration later."""
         _CALL.set(self)
         try:
             self.result = await self.make()
-        except BaseException as failed:  # noqa: BLE001 - whatever it is, it is the waiting thread's
-            self.error = failed
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            self.error = error
         self.is_done = True
         self.signal()
 
@@ -90,24 +90,24 @@ class _Call:
 
 
 async def on_caller(function: Callable[..., T], *args: Any) -> T:
-    """Run a function in the thread that waits for this coroutine; at once if nobody waits in another."""
+    """Run a function in the thread that waits for this coroutine; directly if there is none."""
     call = _CALL.get()
     if call is None or call.is_done:
         return function(*args)
-    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    call.requests.append((function, args, answer))
+    result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    call.requests.append((function, args, result))
     call.signal()
-    return await answer
+    return await result
 
 
 class LoopThread:
-    """An event loop on a daemon thread called ``name``. Runs from construction to ``close``."""
+    """An event loop on a daemon thread. Runs from construction to ``close``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._process_id = os.getpid()
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._is_woken = False
+        self._is_wakeup_scheduled = False
         self._is_closed = False
         self._closing = threading.Lock()
         self._calls: set[_Call] = set()
@@ -120,23 +120,23 @@ class LoopThread:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
-    # What other threads may do.
+    # Called by other threads.
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a coroutine function on the loop's thread, and give its result.
+        """Call a coroutine function on the loop thread, and return its result.
 
-        The coroutine is made there: an interrupt that came between its making and its running here would
-        leave one that nobody awaits.
+        The coroutine is created there: an interrupt between its creation and its start in this thread would
+        leave a coroutine that is never awaited.
         """
-        result: T = self._outcome(_Call(functools.partial(function, *args, **kwargs)), None)
+        result: T = self._wait_for(_Call(functools.partial(function, *args, **kwargs)), None)
         return result
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Have a coroutine run, and give its result; raises TimedOut after a time, and then cancels it."""
-        result: T = self._outcome(_Call(lambda: coroutine, coroutine), timeout_s)
+        """Run a coroutine and return its result; cancel it and raise TimedOut after ``timeout_s``."""
+        result: T = self._wait_for(_Call(lambda: coroutine, coroutine), timeout_s)
         return result
 
-    def _outcome(self, call: _Call, timeout_s: float | None) -> Any:
+    def _wait_for(self, call: _Call, timeout_s: float | None) -> Any:
         try:
             self._check()
             self._calls.add(call)
@@ -155,28 +155,28 @@ class LoopThread:
             self._calls.discard(call)
         if call.error is not None:
             if isinstance(call.error, asyncio.CancelledError):
-                raise ClientClosed(f"{self._name} was closed while this call was under way")
+                raise ClientClosed(f"{self._name} was closed during this call")
             raise call.error
         return call.result
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Have a function called on the loop's thread, in the order of posts; returns at once."""
+        """Schedule a function on the loop thread, in order, without waiting."""
         self._posted.append((function, args))
-        if not self._is_woken:
-            self._is_woken = True
+        if not self._is_wakeup_scheduled:
+            self._is_wakeup_scheduled = True
             try:
-                self._loop.call_soon_threadsafe(self._serve_posted)
+                self._loop.call_soon_threadsafe(self._run_posted)
             except RuntimeError:
-                self._is_woken = False  # the next one must not think that somebody comes
+                self._is_wakeup_scheduled = False  # so that the next post fails as well
                 raise ClientClosed(f"{self._name} has been closed") from None
 
     def close(self) -> None:
-        """Cancel what is under way, end the loop and its thread. May be called again."""
+        """Cancel running calls, end the loop and its thread. May be called again."""
         if self._process_id != os.getpid():
-            self._is_closed = True  # the thread was left behind in the parent
+            self._is_closed = True  # the thread only exists in the parent process
             return
         if threading.get_ident() == self._thread.ident:
-            raise InvalidState(f"{self._name} cannot be closed from a callback on its own thread")
+            raise InvalidState(f"{self._name} must not be closed from a callback on its own thread")
         _OPEN.discard(self)
         with self._closing:
             if not self._is_closed:
@@ -187,66 +187,68 @@ class LoopThread:
     def _check(self) -> None:
         if self._process_id != os.getpid():
             raise InvalidState(
-                f"{self._name} was made before this process was forked: make a new client in the child"
+                f"{self._name} was created before this process was forked; create a new client in the child"
             )
         if self._is_closed:
             raise ClientClosed(f"{self._name} has been closed")
         if threading.get_ident() == self._thread.ident:
             raise InvalidState(
-                f"a callback on the thread of {self._name} cannot wait for it: it would wait for ever"
+                f"{self._name} must not be waited for in a callback on its own thread: that would deadlock"
             )
 
     # Waiting.
 
     def _await(self, call: _Call, timeout_s: float | None) -> None:
-        wait_s = left_s = _FOREVER if timeout_s is None else max(timeout_s, 0)
+        total_s = left_s = _FOREVER if timeout_s is None else max(timeout_s, 0)
         while not call.is_done:
-            look_s = min(left_s, _LOOK_S)
-            if call.lock.acquire(timeout=look_s):
-                left_s = wait_s
-            elif left_s <= look_s:
+            wait_s = min(left_s, _WAIT_MAX_S)
+            if call.lock.acquire(timeout=wait_s):
+                left_s = total_s
+            elif left_s <= wait_s:
                 raise TimedOut(f"no result within {timeout_s} s")
             else:
-                left_s -= look_s
-            self._serve_requests(call)
-        # A request may have come after the last look and before the end; from then on none comes.
-        self._serve_requests(call)
+                left_s -= wait_s
+            self._run_requests(call)
+        # A request may have come after the last check and before the end; there are none later.
+        self._run_requests(call)
 
-    def _serve_requests(self, call: _Call) -> None:
+    def _run_requests(self, call: _Call) -> None:
         while call.requests:
-            self._serve_request(call)
+            self._run_request(call)
 
-    def _serve_request(self, call: _Call) -> None:
-        function, args, answer = call.requests.popleft()
+    def _run_request(self, call: _Call) -> None:
+        function, args, future = call.requests.popleft()
         try:
             result = function(*args)
         except (KeyboardInterrupt, SystemExit) as interrupt:
-            # Such an exception would end the loop: the waiting call is cancelled instead. Another task of the
-            # loop may have asked for this, and must not wait for ever.
-            what = f"a callback was interrupted by {type(interrupt).__name__} before it was done"
-            self.post(_fail, answer, InvalidState(what))
+            # Such an exception would end the loop: the waiting call is cancelled instead. The request may
+            # come from another task of the loop, which must not wait forever.
+            what = f"a callback was interrupted by {type(interrupt).__name__} before it completed"
+            self.post(_set_exception, future, InvalidState(what))
             raise
-        except BaseException as failed:  # noqa: BLE001 - whatever a user's callback raises is the coroutine's
-            self.post(_fail, answer, failed)
+        except BaseException as error:  # noqa: BLE001 - raised in the coroutine
+            self.post(_set_exception, future, error)
         else:
-            self.post(_answer, answer, result)
+            self.post(_set_result, future, result)
 
     def _abandon(self, call: _Call) -> None:
-        """Cancel a call that nobody waits for any more, and see it end."""
+        """Cancel a call whose caller stopped waiting, and wait until it has ended."""
         try:
             self.post(lambda: call.task is not None and call.task.cancel())
         except ClientClosed:
             return
         while not call.is_done:
             call.lock.acquire()
-            self._refuse_requests(call)
-        self._refuse_requests(call)
+            self._reject_requests(call)
+        self._reject_requests(call)
 
-    def _refuse_requests(self, call: _Call) -> None:
+    def _reject_requests(self, call: _Call) -> None:
         while call.requests:
-            self.post(_fail, call.requests.popleft()[2], TimedOut("the caller waits no longer"))
+            self.post(
+                _set_exception, call.requests.popleft()[2], TimedOut("the calling thread stopped waiting")
+            )
 
-    # The loop's thread.
+    # The loop thread.
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -256,22 +258,22 @@ class LoopThread:
             self._is_closed = True
             self._end()
 
-    def _serve_posted(self) -> None:
-        # Down before anything is taken: what is posted from here on wakes the loop again.
-        self._is_woken = False
+    def _run_posted(self) -> None:
+        # Reset before the queue is read: later posts schedule another wakeup.
+        self._is_wakeup_scheduled = False
         posted = self._posted
         try:
             for _ in range(len(posted)):
                 function, args = posted.popleft()
                 function(*args)
         except BaseException:
-            self._loop.call_soon(self._serve_posted)
+            self._loop.call_soon(self._run_posted)
             raise
 
     def _end(self) -> None:
         loop = self._loop
         try:
-            self._serve_posted()
+            self._run_posted()
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
@@ -282,16 +284,16 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
-            self._is_woken = False
-            # Calls that were posted while the loop ended; from here on a post is refused.
+            self._is_wakeup_scheduled = False
+            # Calls posted while the loop ended; later posts are rejected.
             for call in list(self._calls):
                 if not call.is_done:
-                    call.give_up()
+                    call.cancel()
 
 
 @atexit.register
 def _close_all() -> None:
-    """A thread must not be in the middle of a loop when the interpreter ends."""
+    """Close all loop threads: none may be running its loop when the interpreter exits."""
     for thread in list(_OPEN):
         thread.close()
 
@@ -299,7 +301,7 @@ def _close_all() -> None:
 def blocking(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """A method that runs one of ``self._client`` on ``self._thread``, with its name and documentation."""
+    """Return a method that runs an async method of ``self._client`` on ``self._thread``."""
 
     @functools.wraps(method)
     def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -318,13 +320,13 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _answer(answer: asyncio.Future[Any], result: object) -> None:
-    if not answer.done():
-        answer.set_result(result)
+def _set_result(future: asyncio.Future[Any], result: object) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
-def _fail(answer: asyncio.Future[Any], failed: BaseException) -> None:
-    if not answer.done():
-        # A future cannot carry this one.
-        answer.set_exception(RuntimeError(str(failed)) if isinstance(failed, StopIteration) else failed)
-        answer.exception()  # whoever waited for it may have been cancelled: then nobody asks
+def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        # A future cannot hold a StopIteration.
+        future.set_exception(RuntimeError(str(error)) if isinstance(error, StopIteration) else error)
+        future.exception()  # marks it as retrieved: the waiting task may have been cancelled

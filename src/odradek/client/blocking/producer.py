@@ -1,8 +1,8 @@
-"""The producer for code without an event loop: records are appended by the thread that sends them.
+"""The blocking producer: records are appended by the thread that sends them.
 
 ``send`` of a producer without serializers and interceptors *is* the compiled appender's: one call, no lock,
 no other thread involved, until a batch is full. Then the sending thread opens the next one under a lock, and
-tells the loop's thread at most once. Deliveries are made, and callbacks run, on the loop's thread.
+wakes the loop thread at most once. Deliveries complete, and callbacks run, on the loop thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, cast, overl
 from odradek.client.blocking.loop_thread import LoopThread, blocking
 from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
-from odradek.client.producer.accumulator.backpressure import STALL_S
+from odradek.client.producer.accumulator.backpressure import STALL_TIMEOUT_S
 from odradek.client.producer.deliveries import Deliveries, ThreadNotifier
 from odradek.client.producer.engine import ConcurrencyModel
 from odradek.client.producer.partitioner import Partitioner
@@ -63,31 +63,31 @@ if TYPE_CHECKING:
 
 log = events.logger("producer")
 
-_make_client: Callable[..., AsyncProducer[Any, Any]] = AsyncProducer
-_made: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
+_new_client: Callable[..., AsyncProducer[Any, Any]] = AsyncProducer
+_producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 _EXIT_WAIT_S: Final = 10.0
-"""How long a process that ends waits for records of producers that it did not close."""
+"""How long a process waits at exit for the records of producers that were not closed."""
 
 
-def _refuse_in_child() -> None:
-    """A process that was forked has the batches of its parent, but nobody who would send them."""
-    for producer in list(_made):
-        intake = producer._engine.intake
-        intake.closed_because = (
-            f"{producer.client_id} was made before this process was forked: make a new one"
+def _reject_sends_in_child() -> None:
+    """Reject sends after a fork: the child has the parent's batches, but no thread that would send them."""
+    for producer in list(_producers):
+        slow_path = producer._engine.slow_path
+        slow_path.close_reason = (
+            f"{producer.client_id} was created before this process was forked; create a new producer"
         )
-        intake.is_closed = producer._engine.appender.paused = True
+        slow_path.is_closed = producer._engine.appender.paused = True
 
 
-os.register_at_fork(after_in_child=_refuse_in_child)
+os.register_at_fork(after_in_child=_reject_sends_in_child)
 
 
-@atexit.register  # runs before the loops of the threads are ended, as it was registered after that
-def _deliver_what_is_left() -> None:
-    """A program that ends without closing its producers has its records delivered, and is told so."""
-    for producer in list(_made):
+@atexit.register  # registered after, so it runs before, the exit handler that ends the loop threads
+def _close_producers_at_exit() -> None:
+    """Deliver the records of producers that were not closed, with a warning."""
+    for producer in list(_producers):
         engine = producer._engine
-        if engine.intake.is_closed:
+        if engine.slow_path.is_closed:
             continue
         if engine.accumulator.has_incomplete:
             log.warning("producer_not_closed", client=producer.client_id, waits_s=_EXIT_WAIT_S)
@@ -95,9 +95,9 @@ def _deliver_what_is_left() -> None:
 
 
 class Producer(Generic[Key_contra, Value_contra]):
-    """Sends records to topics. Any number of threads may share one.
+    """Sends records to topics. Thread-safe.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keywords.
+    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments.
 
     >>> from odradek import Producer
     >>> with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -182,17 +182,19 @@ class Producer(Generic[Key_contra, Value_contra]):
         **options: Any,
     ) -> None:
         self._loop_thread_id: int | None = None
-        waiting = ThreadNotifier(self._is_on_loop_thread)
-        side = ConcurrencyModel(waiting, threading.Lock(), threading.Event, self._post, sends_on_loop=False)
-        self._client = _make_client(
+        notifier = ThreadNotifier(self._is_on_loop_thread)
+        concurrency = ConcurrencyModel(
+            notifier, threading.Lock(), threading.Event, self._post, sends_on_loop=False
+        )
+        self._client = _new_client(
             config,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
             environment=environment,
-            _side=side,
-            _slow=self._slow,
+            _concurrency=concurrency,
+            _append_slow=self._append_slow,
             **options,
         )
         self._engine = self._client._engine
@@ -202,14 +204,14 @@ class Producer(Generic[Key_contra, Value_contra]):
         self._thread.post(self._note_loop_thread)
         self._thread.call(self._client.start)
         self._append = self._engine.appender.send
-        _made.add(self)
+        _producers.add(self)
         if not self._transforms:
-            # One call less for each record: the method below says what it does.
+            # Saves one call per record; the method below documents it.
             self.send = self._append  # type: ignore[method-assign]
 
     @property
     def client_id(self) -> str:
-        """What brokers call this client in their logs."""
+        """The client id in requests and broker logs."""
         return self._client.client_id
 
     def _post(self, function: Any) -> None:
@@ -233,28 +235,28 @@ class Producer(Generic[Key_contra, Value_contra]):
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put a record on its way; ``result()`` of the delivery that this gives waits for its offset.
+        """Send a record; ``result()`` of the returned delivery waits for its offset.
 
-        Waits for up to ``max.block.ms`` while the topic is not known or memory is full. It raises if the
-        record was not taken; else its fate is told exactly once: by the delivery, and to ``on_delivery``,
-        which is called with the record's metadata and None, or with None and the error.
+        Blocks for up to ``max.block.ms`` while the topic is unknown or memory is full. Raises if the record
+        was not accepted; otherwise it completes exactly once: the delivery is done, and ``on_delivery`` is
+        called with the record's metadata and None, or with None and the error.
 
         >>> from odradek import Producer
         >>> with Producer(bootstrap_servers="localhost:9092") as producer:
         ...     producer.send("greetings", b"hello").result(timeout_s=30).partition >= 0
         True
         """
-        preparing = self._transforms
-        record = preparing.intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
-        told = preparing.on_delivery(record, on_delivery)
+        transforms = self._transforms
+        record = transforms.intercept(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+        callback = transforms.delivery_callback(record, on_delivery)
         try:
-            made: Delivery = self._append(*preparing.serialized(record), told)
-            return made
-        except (ClientError, ValueError, TypeError) as refused:
-            preparing.interceptors.on_send_failed(record, refused)
+            delivery: Delivery = self._append(*transforms.serialize(record), callback)
+            return delivery
+        except (ClientError, ValueError, TypeError) as error:
+            transforms.interceptors.on_send_failed(record, error)
             raise
 
-    def _slow(
+    def _append_slow(
         self,
         topic: str,
         value: Any,
@@ -264,38 +266,40 @@ class Producer(Generic[Key_contra, Value_contra]):
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
-        """The way of a record whose batch is not at hand."""
+        """Append a record that does not fit in an open batch, blocking as long as it must."""
         engine = self._engine
-        placing = engine.intake.placing(topic, value, key, headers, partition, timestamp_ms, on_delivery)
-        placing.may_wait = not self._is_on_loop_thread()
+        pending = engine.slow_path.begin_append(
+            topic, value, key, headers, partition, timestamp_ms, on_delivery
+        )
+        pending.may_wait = not self._is_on_loop_thread()
         try:
-            if (need := placing.step()) is not None:
+            if (reason := pending.try_append()) is not None:
                 deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms
-                while need is not None:
-                    self._wait(need, placing, deadline_ms)
-                    need = placing.step()
-        except ClientError as refused:
-            self._client._transaction_calls.send_failed(refused)
+                while reason is not None:
+                    self._wait(reason, pending, deadline_ms)
+                    reason = pending.try_append()
+        except ClientError as error:
+            self._client._transaction_calls.send_failed(error)
             raise
         finally:
-            placing.abandon()
-        assert placing.delivery is not None
-        return placing.delivery
+            pending.abandon()
+        assert pending.delivery is not None
+        return pending.delivery
 
-    def _wait(self, need: WaitReason, placing: PendingAppend, deadline_ms: int) -> None:
+    def _wait(self, reason: WaitReason, pending: PendingAppend, deadline_ms: int) -> None:
         engine = self._engine
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
-        if need is WaitReason.TOPIC:
-            record = placing.record
-            self._thread.call(engine.topic, record.topic, left_ms, record.partition)
+        if reason is WaitReason.METADATA:
+            record = pending.record
+            self._thread.call(engine.wait_for_topic, record.topic, left_ms, record.partition)
             return
-        signal = cast("threading.Event", placing.signal)
-        if need is WaitReason.PACE:
-            if not signal.wait(STALL_S):
-                placing.gave_up_waiting()
-        elif not placing.may_wait or not signal.wait(left_ms / 1000):
-            # A callback runs where memory is freed: there is nothing to wait for.
-            raise buffer_full(engine, placing, self._max_block_ms)
+        signal = cast("threading.Event", pending.signal)
+        if reason is WaitReason.BACKPRESSURE:
+            if not signal.wait(STALL_TIMEOUT_S):
+                pending.on_stall()
+        elif not pending.may_wait or not signal.wait(left_ms / 1000):
+            # A callback must not wait: memory is freed by the thread it runs on.
+            raise buffer_full(engine, pending, self._max_block_ms)
 
     def send_many(
         self,
@@ -306,25 +310,25 @@ class Producer(Generic[Key_contra, Value_contra]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Send many records in one call; ``result()`` waits, and gives how many were acknowledged.
+        """Send many records in one call; ``result()`` waits and returns the number acknowledged.
 
         >>> from odradek import Producer
         >>> with Producer(bootstrap_servers="localhost:9092") as producer:
         ...     producer.send_many("greetings", [b"a", b"b", b"c"]).result()
         3
         """
-        deliveries = Deliveries(self._engine.side.waiting)
-        pouring = send_values(
+        deliveries = Deliveries(self._engine.concurrency.notifier)
+        bulk_send = send_values(
             self._engine.appender, self._transforms, deliveries, topic, values, keys, partition, timestamp_ms
         )
-        self._run_bulk_send(pouring, prepared=bool(self._transforms.interceptors))
+        self._run_bulk_send(bulk_send, intercepted=bool(self._transforms.interceptors))
         return deliveries
 
     def send_arrow(self, table: pyarrow.Table, topic: str | None = None) -> Deliveries:
-        """Send the rows of a table or record batch, without making a Python object of any of them.
+        """Send the rows of a table or record batch, without a Python object per row.
 
-        Columns: ``value``, ``key``, ``topic`` (unless it is given here), ``partition``, ``timestamp``,
-        ``headers``. Serializers and interceptors are not asked.
+        Columns: ``value``, ``key``, ``topic`` (unless passed as argument), ``partition``, ``timestamp``,
+        ``headers``. Serializers and interceptors are not called.
 
         >>> import pyarrow
         >>> from odradek import Producer
@@ -335,23 +339,23 @@ class Producer(Generic[Key_contra, Value_contra]):
         """
         from odradek.client.producer.send_arrow import send_table
 
-        deliveries = Deliveries(self._engine.side.waiting)
-        self._run_bulk_send(send_table(self._engine, deliveries, table, topic), prepared=False)
+        deliveries = Deliveries(self._engine.concurrency.notifier)
+        self._run_bulk_send(send_table(self._engine, deliveries, table, topic), intercepted=False)
         return deliveries
 
-    def _run_bulk_send(self, pouring: BulkSend, *, prepared: bool) -> None:
-        send = self.send if prepared else self._append
+    def _run_bulk_send(self, bulk_send: BulkSend, *, intercepted: bool) -> None:
+        send = self.send if intercepted else self._append
         try:
-            single = next(pouring)
+            arguments = next(bulk_send)
             while True:
-                single = pouring.send(send(*single))
+                arguments = bulk_send.send(send(*arguments))
         except StopIteration:
             return
 
-    # Looking after it.
+    # Lifecycle.
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent before has been delivered or has failed, callbacks included.
+        """Wait until all records sent before are delivered or failed, including callbacks.
 
         >>> from odradek import Producer
         >>> with Producer(bootstrap_servers="localhost:9092", linger_ms=1000) as producer:
@@ -363,10 +367,10 @@ class Producer(Generic[Key_contra, Value_contra]):
         self._thread.call(self._client.flush, timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what was sent, then end. After ``timeout_s`` the rest fails with ``ClientClosed``.
+        """Deliver sent records and close. After ``timeout_s`` the rest fails with ``ClientClosed``.
 
-        Every record's fate has been told when this returns. Closing again does nothing. A callback that calls
-        this cannot wait: what is not delivered by then fails.
+        Every record is completed when this returns. Closing again does nothing. Called from a callback, it
+        does not wait: undelivered records fail.
 
         >>> from odradek import Producer
         >>> producer = Producer(bootstrap_servers="localhost:9092")
@@ -376,7 +380,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         True
         """
         if self._is_on_loop_thread():
-            self._engine.refuse_sends()
+            self._engine.reject_sends()
             threading.Thread(target=self.close, args=(0,), name=f"{self.client_id}-close").start()
             return
         with suppress(ClientClosed, InvalidState):
@@ -391,7 +395,7 @@ class Producer(Generic[Key_contra, Value_contra]):
     abort_transaction = blocking(AsyncProducer.abort_transaction)
 
     def metrics(self) -> dict[str, float]:
-        """What this producer counts about itself, under Kafka's names.
+        """Return the producer's metrics, under Kafka's names.
 
         >>> from odradek import Producer
         >>> with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -406,5 +410,5 @@ class Producer(Generic[Key_contra, Value_contra]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A program that is being interrupted does not wait for its brokers.
+        # An interrupted program does not wait for its brokers.
         self.close(0 if kind is not None and not issubclass(kind, Exception) else None)

@@ -1,4 +1,4 @@
-"""ClientMetrics of a client's connections and of its metadata, under Kafka's names."""
+"""Metrics of a client's connections and metadata, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -9,38 +9,42 @@ from odradek.net.connection_pool import ConnectionPool
 
 
 def declare_connection_metrics(
-    metrics: ClientMetrics, peers: ConnectionPool, metadata_age_s: Callable[[], float]
+    metrics: ClientMetrics, pool: ConnectionPool, metadata_age_s: Callable[[], float]
 ) -> None:
-    """Declare what is read from connections; they count anyway, so that nothing is added to a request."""
-    traffic = peers.traffic
+    """Declare gauges over the pool's own counters, which add no work to a request."""
+    traffic = pool.traffic
     table: tuple[tuple[str, str, Callable[[], float]], ...] = (
-        ("connection-count", "Connections open now.", lambda: peers.open_count),
-        ("connection-creation-total", "Connections made.", lambda: peers.created_count),
-        ("connection-close-total", "Connections ended.", lambda: peers.closed_count),
+        ("connection-count", "Open connections.", lambda: pool.open_count),
+        ("connection-creation-total", "Connections created.", lambda: pool.created_count),
+        ("connection-close-total", "Connections closed.", lambda: pool.closed_count),
         ("request-total", "Requests sent.", lambda: traffic.request_count),
-        ("response-total", "Answers received.", lambda: traffic.response_count),
+        ("response-total", "Responses received.", lambda: traffic.response_count),
         ("outgoing-byte-total", "Bytes sent.", lambda: traffic.sent_bytes),
         ("incoming-byte-total", "Bytes received.", lambda: traffic.received_bytes),
         (
             "request-latency-avg",
-            "Milliseconds from a request to its answer, on average.",
+            "Average request latency in milliseconds.",
             lambda: _mean(traffic.latency_ms_sum, traffic.response_count),
         ),
         (
             "request-latency-max",
-            "Milliseconds from a request to its answer, at most.",
+            "Maximum request latency in milliseconds.",
             lambda: traffic.latency_ms_max,
         ),
         (
             "throttle-time-total",
-            "Milliseconds that brokers asked to be left alone.",
+            "Total time requests were throttled by brokers, in milliseconds.",
             lambda: traffic.throttle_ms_sum,
         ),
-        ("throttle-time-max", "The longest of these times.", lambda: traffic.throttle_ms_max),
-        ("metadata-age", "Seconds since metadata was last told.", metadata_age_s),
+        (
+            "throttle-time-max",
+            "Maximum time a request was throttled by a broker, in milliseconds.",
+            lambda: traffic.throttle_ms_max,
+        ),
+        ("metadata-age", "Seconds since the last metadata update.", metadata_age_s),
     )
-    for name, meaning, read in table:
-        metrics.gauge(name, meaning, read)
+    for name, description, read in table:
+        metrics.gauge(name, description, read)
 
 
 def _mean(total: float, count: int) -> float:

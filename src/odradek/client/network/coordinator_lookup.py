@@ -1,4 +1,4 @@
-"""Where coordinators are: how brokers are asked for them, and what they said, kept until it proves wrong."""
+"""Lookup of group and transaction coordinators with FindCoordinator, cached until marked unknown."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from odradek.model.errors import ErrorCode
 from odradek.net.api_versions import RequestBuilder
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 
-MANY_KEYS_SINCE: Final = 4
-_KIND_SINCE: Final = 1
+BATCHED_KEYS_SINCE: Final = 4
+_KEY_TYPE_SINCE: Final = 1
 
 
 class CoordinatorResult(NamedTuple):
-    """What a broker said of one key: where its coordinator is, or why it cannot tell."""
+    """The coordinator of one key, or the error of its lookup."""
 
     key: str
     node_id: int
@@ -28,25 +28,30 @@ class CoordinatorResult(NamedTuple):
     message: str | None
 
 
-def find_coordinator_request(kind: CoordinatorType, keys: Sequence[str]) -> RequestBuilder:
-    """The request for some keys; brokers of old versions are asked for the first alone."""
+def find_coordinator_request(key_type: CoordinatorType, keys: Sequence[str]) -> RequestBuilder:
+    """Return the request for these keys; old versions take the first key only."""
 
     def build(version: int) -> Any:
-        if version >= MANY_KEYS_SINCE:
-            return FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
-        return FindCoordinatorRequest(key=keys[0], key_type=kind if version >= _KIND_SINCE else 0)
+        if version >= BATCHED_KEYS_SINCE:
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+        return FindCoordinatorRequest(key=keys[0], key_type=key_type if version >= _KEY_TYPE_SINCE else 0)
 
     return RequestBuilder(FindCoordinatorRequest, build)
 
 
 def read_find_coordinator(keys: Sequence[str], response: Any) -> list[CoordinatorResult]:
-    """One entry for each key that was answered."""
+    """Return one result for each key in the response."""
     if response.coordinators:
         return [
             CoordinatorResult(
-                one.key, one.node_id, one.host, one.port, ErrorCode(one.error_code), one.error_message
+                entry.key,
+                entry.node_id,
+                entry.host,
+                entry.port,
+                ErrorCode(entry.error_code),
+                entry.error_message,
             )
-            for one in response.coordinators
+            for entry in response.coordinators
         ]
     code = ErrorCode(response.error_code)
     return [
@@ -57,65 +62,65 @@ def read_find_coordinator(keys: Sequence[str], response: Any) -> list[Coordinato
 
 
 class CoordinatorLookup:
-    """What is known of coordinators.
+    """Cache of coordinators.
 
-    ``ask`` sends a request to any broker, ``rest`` waits before a retry, and ``place`` gives the id that a
-    coordinator is asked under.
+    ``send`` sends a request to any broker, ``back_off`` waits before a retry, and ``connect`` returns the
+    connection id of a coordinator.
     """
 
     def __init__(
         self,
-        ask: Callable[[Any], Awaitable[Any]],
-        rest: Callable[[int], Awaitable[None]],
-        place: Callable[[CoordinatorType, CoordinatorResult], int],
+        send: Callable[[Any], Awaitable[Any]],
+        back_off: Callable[[int], Awaitable[None]],
+        connect: Callable[[CoordinatorType, CoordinatorResult], int],
     ) -> None:
-        self._ask = ask
-        self._rest = rest
-        self._place = place
+        self._send = send
+        self._back_off = back_off
+        self._connect = connect
         self._known: dict[tuple[CoordinatorType, str], int] = {}
 
-    def get(self, kind: CoordinatorType, key: str) -> int | None:
-        return self._known.get((kind, key))
+    def get(self, key_type: CoordinatorType, key: str) -> int | None:
+        return self._known.get((key_type, key))
 
     def node_ids(self) -> Iterable[int]:
         return self._known.values()
 
-    def forget(self, kind: CoordinatorType, key: str) -> None:
-        self._known.pop((kind, key), None)
+    def mark_unknown(self, key_type: CoordinatorType, key: str) -> None:
+        self._known.pop((key_type, key), None)
 
-    async def find(self, kind: CoordinatorType, keys: Sequence[str], timeout_ms: int) -> dict[str, int]:
-        """The coordinator of each key, asked for until all are known; raises TimedOut, or a broker_error."""
-        trouble: ClientError | None = None
+    async def find(self, key_type: CoordinatorType, keys: Sequence[str], timeout_ms: int) -> dict[str, int]:
+        """Return the coordinator of each key; raise TimedOut, or a non-retriable broker error."""
+        last_error: ClientError | None = None
         attempt = 0
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while missing := [key for key in keys if (kind, key) not in self._known]:
-                    trouble = await self._try(kind, missing)
-                    if trouble is not None:
-                        await self._rest(attempt)
+                while missing := [key for key in keys if (key_type, key) not in self._known]:
+                    last_error = await self._try(key_type, missing)
+                    if last_error is not None:
+                        await self._back_off(attempt)
                         attempt += 1
         except TimeoutError:
-            what = f"no coordinator of {', '.join(keys)} within {timeout_ms} ms"
-            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
-        return {key: self._known[kind, key] for key in keys}
+            what = f"coordinator of {', '.join(keys)} not found within {timeout_ms} ms"
+            raise TimedOut(what if last_error is None else f"{what}: {last_error}") from last_error
+        return {key: self._known[key_type, key] for key in keys}
 
-    async def _try(self, kind: CoordinatorType, keys: Sequence[str]) -> ClientError | None:
-        """Ask once, and keep what was found. Gives what may pass, raises what will not."""
+    async def _try(self, key_type: CoordinatorType, keys: Sequence[str]) -> ClientError | None:
+        """Send one request and cache its results. Return a retriable error, raise any other."""
         try:
-            response = await self._ask(find_coordinator_request(kind, keys))
+            response = await self._send(find_coordinator_request(key_type, keys))
         except UnresolvedBootstrap:
             raise
-        except (ConnectionFailed, TimedOut) as failed:
-            return failed
-        trouble: ClientError | None = None
-        answered = {found.key: found for found in read_find_coordinator(keys, response)}
-        for key, found in answered.items():
-            if found.error is ErrorCode.NONE:
-                self._known[kind, key] = self._place(kind, found)
+        except (ConnectionFailed, TimedOut) as failure:
+            return failure
+        error: ClientError | None = None
+        results = {result.key: result for result in read_find_coordinator(keys, response)}
+        for key, result in results.items():
+            if result.error is ErrorCode.NONE:
+                self._known[key_type, key] = self._connect(key_type, result)
                 continue
-            trouble = broker_error(found.error, f"coordinator of {key}", message=found.message)
-            if not found.error.retriable:
-                raise trouble
-        if keys[0] not in answered:
-            return ConnectionFailed(f"the answer does not tell of {keys[0]}")
-        return trouble
+            error = broker_error(result.error, f"coordinator of {key}", message=result.message)
+            if not result.error.retriable:
+                raise error
+        if keys[0] not in results:
+            return ConnectionFailed(f"FindCoordinator response has no entry for key {keys[0]}")
+        return error

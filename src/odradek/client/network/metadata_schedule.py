@@ -1,10 +1,10 @@
-"""Which topics a client wants to know about, and when metadata is due.
+"""Tracked topics of a client, and the time of its next metadata request.
 
-Metadata is asked for when somebody wants it, when new topics came into use, and when it is old; but not again
-before a rest that grows with each failure, and with each answer that told nothing new. Topics that just came
-into use do not wait for that rest, once.
+Metadata is requested when an update was requested, when a topic is new, and when it is older than
+``metadata.max.age.ms``; but not before a backoff that grows with each failure and with each response that
+changed nothing. New topics skip that backoff once.
 
-Pure: times are passed in, and so is how long to rest.
+Pure: times and the backoff are passed in.
 """
 
 from __future__ import annotations
@@ -13,109 +13,107 @@ from collections.abc import Callable, Iterable
 
 
 class MetadataSchedule:
-    """``rest_ms`` gives the rest after a number of fruitless attempts before this one."""
+    """``backoff_ms`` returns the backoff after a number of consecutive attempts that changed nothing."""
 
-    def __init__(self, age_max_ms: int, idle_max_ms: int, rest_ms: Callable[[int], int]) -> None:
-        self._age_max_ms = age_max_ms
-        self._idle_max_ms = idle_max_ms
-        self._rest_ms = rest_ms
+    def __init__(self, max_age_ms: int, max_idle_ms: int, backoff_ms: Callable[[int], int]) -> None:
+        self._max_age_ms = max_age_ms
+        self._max_idle_ms = max_idle_ms
+        self._backoff_ms = backoff_ms
         self._topics: dict[str, int | None] = {}
-        self._new: set[str] = set()
-        self._wants_all = False
-        self._is_wanted = True
-        self._is_whole = True
-        self._fruitless = 0
-        self._old_at_ms = 0
+        self._new_topics: set[str] = set()
+        self._all_topics = False
+        self._update_requested = True
+        self._is_full_update = True
+        self._attempts = 0
+        self._expires_at_ms = 0
         self._not_before_ms = 0
 
-    @property
-    def wants_all(self) -> bool:
-        """Whether all topics are asked for, not those in use alone."""
-        return self._wants_all
+    def retains(self, topic: str) -> bool:
+        """Return whether metadata of a topic is kept."""
+        return self._all_topics or topic in self._topics
 
-    def wants(self, topic: str) -> bool:
-        return self._wants_all or topic in self._topics
+    # Tracked topics.
 
-    # What is in use.
-
-    def follow(self, topics: Iterable[str], now_ms: int, *, expires: bool = False) -> bool:
-        """Add topics; with ``expires``, until they are not named for long. Says whether any was new."""
-        until_ms = now_ms + self._idle_max_ms if expires else None
+    def track_topics(self, topics: Iterable[str], now_ms: int, *, expires: bool = False) -> bool:
+        """Add topics; with ``expires``, until they are idle for long. Return whether any was new."""
+        expires_at_ms = now_ms + self._max_idle_ms if expires else None
         added = False
         for topic in topics:
             if topic not in self._topics:
-                self._new.add(topic)
+                self._new_topics.add(topic)
                 added = True
             elif self._topics[topic] is None:
                 continue
-            self._topics[topic] = until_ms
+            self._topics[topic] = expires_at_ms
         if added:
             self._not_before_ms = now_ms
         return added
 
     def track_only_topics(self, topics: Iterable[str], now_ms: int) -> bool:
-        """Replace what is in use. Says whether any was new."""
+        """Replace the tracked topics. Return whether any was new."""
         kept = dict.fromkeys(topics, None)
         self._topics = {topic: None for topic in self._topics if topic in kept}
-        self._new &= kept.keys()
-        return self.follow(kept, now_ms)
+        self._new_topics &= kept.keys()
+        return self.track_topics(kept, now_ms)
 
-    def track_all_topics(self, wanted: bool, now_ms: int) -> bool:
-        """Ask for all topics, or again for those in use alone. Says whether that is more than before."""
-        more = wanted and not self._wants_all
-        self._wants_all = wanted
-        if more:
-            self._is_wanted = True
+    def track_all_topics(self, enabled: bool, now_ms: int) -> bool:
+        """Request all topics, or only the tracked ones again. Return whether that adds topics."""
+        adds_topics = enabled and not self._all_topics
+        self._all_topics = enabled
+        if adds_topics:
+            self._update_requested = True
             self._not_before_ms = now_ms
-        return more
+        return adds_topics
 
-    # When to ask.
+    # Requests.
 
-    def request(self) -> None:
-        """Somebody has reason to think that metadata is not what it was."""
-        self._is_wanted = True
+    def request_update(self) -> None:
+        """Make an update due after the backoff: metadata may be stale."""
+        self._update_requested = True
 
     def due_at_ms(self) -> int:
-        """When to ask next."""
-        soon = self._is_wanted or self._new
-        return self._not_before_ms if soon else max(self._old_at_ms, self._not_before_ms)
+        """Return the time of the next request."""
+        is_due = self._update_requested or self._new_topics
+        return self._not_before_ms if is_due else max(self._expires_at_ms, self._not_before_ms)
 
-    def begin(self, now_ms: int) -> list[str] | None:
-        """Ask now: the topics to ask about; None for all of them."""
+    def begin_request(self, now_ms: int) -> list[str] | None:
+        """Return the topics to request now; None for all topics."""
         self._expire(now_ms)
-        only_new = self._new and not self._is_wanted and now_ms < self._old_at_ms
-        self._is_whole = not only_new
-        asked = None if self._wants_all else sorted(self._new if only_new else self._topics)
-        self._new = set()
-        if self._is_whole:
-            self._is_wanted = False
-        return asked
+        only_new = self._new_topics and not self._update_requested and now_ms < self._expires_at_ms
+        self._is_full_update = not only_new
+        topics = None if self._all_topics else sorted(self._new_topics if only_new else self._topics)
+        self._new_topics = set()
+        if self._is_full_update:
+            self._update_requested = False
+        return topics
 
-    def fail(self, now_ms: int) -> None:
-        """No answer came: what was asked is still wanted."""
-        self._is_wanted = True
-        self._rest(now_ms)
+    def on_failure(self, now_ms: int) -> None:
+        """Request again after the backoff: no response came."""
+        self._update_requested = True
+        self._back_off(now_ms)
 
-    def answer(self, now_ms: int, *, is_news: bool, is_unsettled: bool) -> None:
-        """An answer came; an unsettled one is asked for again."""
-        if self._is_whole:
-            self._old_at_ms = now_ms + self._age_max_ms
-        if is_unsettled:
-            self._is_wanted = True
-        if is_news:
-            self._fruitless = 0
-        self._rest(now_ms)
+    def on_response(self, now_ms: int, *, is_changed: bool, is_stale: bool) -> None:
+        """Schedule the next request after a response; one with stale partitions is requested again."""
+        if self._is_full_update:
+            self._expires_at_ms = now_ms + self._max_age_ms
+        if is_stale:
+            self._update_requested = True
+        if is_changed:
+            self._attempts = 0
+        self._back_off(now_ms)
 
-    def _rest(self, now_ms: int) -> None:
-        rest_ms = self._rest_ms(self._fruitless)
-        self._fruitless += 1
-        # Topics that came into use meanwhile are asked about at once.
-        self._not_before_ms = now_ms if self._new else now_ms + rest_ms
+    def _back_off(self, now_ms: int) -> None:
+        backoff_ms = self._backoff_ms(self._attempts)
+        self._attempts += 1
+        # Topics added during the request are requested without backoff.
+        self._not_before_ms = now_ms if self._new_topics else now_ms + backoff_ms
 
     def _expire(self, now_ms: int) -> None:
-        gone = [
-            topic for topic, until_ms in self._topics.items() if until_ms is not None and until_ms <= now_ms
+        expired = [
+            topic
+            for topic, expires_at_ms in self._topics.items()
+            if expires_at_ms is not None and expires_at_ms <= now_ms
         ]
-        for topic in gone:
+        for topic in expired:
             del self._topics[topic]
-            self._new.discard(topic)
+            self._new_topics.discard(topic)

@@ -1,7 +1,7 @@
-"""Keeps a client's metadata of the cluster up to date, and lets others wait for it.
+"""Keeps a client's metadata up to date, and lets callers wait for updates.
 
-One task asks for metadata when ``MetadataSchedule`` says so. Whoever waits is woken by each new metadata, or
-told why none will come: the client was closed, or brokers refuse to speak with it.
+One task requests metadata when ``MetadataSchedule`` says so. Waiting calls are woken by each update, or fail
+when none will come: the client was closed, or brokers reject its requests.
 """
 
 from __future__ import annotations
@@ -43,88 +43,93 @@ _AUTO_CREATE_SINCE: Final = 4
 
 
 class MetadataUpdater:
-    """Owner of the metadata. ``ask`` sends a request to any broker; ``learned`` is called before
-    listeners.
+    """Owner of the metadata.
+
+    ``send`` sends a request to any broker, ``on_update`` is called before listeners, and ``candidates`` names
+    the brokers that may get the request.
     """
 
     def __init__(
         self,
-        interest: MetadataSchedule,
+        schedule: MetadataSchedule,
         clock: Clock,
-        ask: Callable[[Any], Awaitable[Any]],
-        learned: Callable[[ClusterMetadata], None],
+        send: Callable[[Any], Awaitable[Any]],
+        on_update: Callable[[ClusterMetadata], None],
         *,
-        may_create: bool,
-        whom: Callable[[], str],
+        allow_auto_create: bool,
+        candidates: Callable[[], str],
     ) -> None:
-        """``whom`` names the brokers that may be asked."""
         self.metadata = EMPTY_METADATA
-        self.interest = interest
-        self.is_asking = False
-        self.trouble: ClientError | None = None
-        """Why the last attempt to ask failed; None if it did not."""
+        self.schedule = schedule
+        self.is_requesting = False
+        self.last_error: ClientError | None = None
+        """The failure of the last request; None if it succeeded."""
 
-        self.refreshed_ms = clock.monotonic_ms()
+        self.updated_ms = clock.monotonic_ms()
         self._clock = clock
-        self._ask = ask
-        self._learned = learned
-        self._may_create = may_create
-        self._whom = whom
+        self._send = send
+        self._on_update = on_update
+        self._allow_auto_create = allow_auto_create
+        self._candidates = candidates
         self._listeners: list[Listener] = []
         self._waiting: list[asyncio.Future[None]] = []
-        self._woken: asyncio.Future[None] | None = None
+        self._wakeup: asyncio.Future[None] | None = None
         self._version = 0
 
-    def listen(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Listener) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def request(self) -> int:
-        """Ask soon; gives the version that the answer will be beyond."""
-        self.interest.request()
-        self.wake()
-        # An answer that is under way may have been written before the reason to ask arose.
-        return self.metadata.version + self.is_asking
+    def request_update(self) -> int:
+        """Request metadata soon; return the version that the response will exceed."""
+        self.schedule.request_update()
+        self.wakeup()
+        # A response in flight may have been written before the reason for this update arose.
+        return self.metadata.version + self.is_requesting
 
     # Waiting.
 
-    async def refreshed(self, beyond: int, timeout_ms: int) -> ClusterMetadata:
-        """The metadata once it is newer than a version; raises TimedOut."""
+    async def await_update(self, last_version: int, timeout_ms: int) -> ClusterMetadata:
+        """Return the metadata once it is newer than a version; raise TimedOut."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while self.metadata.version <= beyond:
-                    await self.next_image()
-                    if self.metadata.version <= beyond:
-                        # The answer that was under way never came, and one was asked for instead of two.
-                        self.request()
+                while self.metadata.version <= last_version:
+                    await self._next_update()
+                    if self.metadata.version <= last_version:
+                        # The response in flight never came: one request was sent instead of two.
+                        self.request_update()
         except TimeoutError:
-            raise self._late(f"no metadata within {timeout_ms} ms") from None
+            raise self._timed_out(f"metadata not updated within {timeout_ms} ms") from None
         return self.metadata
 
-    async def topic(self, name: str, timeout_ms: int, partition: int | None) -> TopicMetadata:
-        """A topic that is followed, once it is known.
+    async def wait_for_topic(self, name: str, timeout_ms: int, partition: int | None) -> TopicMetadata:
+        """Return a tracked topic once it is known.
 
-        A partition that it does not have may have been added since: metadata is asked for once more, and
-        then the partition is refused.
+        A missing partition may have been added since the last update: metadata is requested once more before
+        the call fails.
         """
-        asked: int | None = None
+        checked_version: int | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while (found := self._usable(name, partition)) is None:
+                while (metadata := self._usable(name, partition)) is None:
                     if (topic := self.metadata.topics.get(name)) is not None:
                         lacks_partition = topic.error is ErrorCode.NONE
-                        if lacks_partition and asked is not None and self.metadata.version > asked:
-                            raise _missing(topic, partition)
-                        beyond = self.request()
-                        if lacks_partition and asked is None:
-                            asked = beyond
-                    await self.next_image()
+                        if (
+                            lacks_partition
+                            and checked_version is not None
+                            and self.metadata.version > checked_version
+                        ):
+                            raise _missing_partition(topic, partition)
+                        last_version = self.request_update()
+                        if lacks_partition and checked_version is None:
+                            checked_version = last_version
+                    await self._next_update()
         except TimeoutError:
-            raise self._still_missing(name, timeout_ms) from None
-        return found
+            raise self._topic_timed_out(name, timeout_ms) from None
+        return metadata
 
     def _usable(self, name: str, partition: int | None) -> TopicMetadata | None:
         topic = self.metadata.topics.get(name)
@@ -136,107 +141,108 @@ class MetadataUpdater:
             raise broker_error(topic.error, f"topic {name}")
         return topic if partition is None or partition < len(topic.partitions) else None
 
-    def _still_missing(self, name: str, timeout_ms: int) -> ClientError:
+    def _topic_timed_out(self, name: str, timeout_ms: int) -> ClientError:
+        what = f"topic {name} not present in metadata after {timeout_ms} ms"
         topic = self.metadata.topics.get(name)
         if topic is None or topic.error is ErrorCode.NONE:
-            return self._late(f"no metadata of topic {name} within {timeout_ms} ms")
-        return broker_error(topic.error, f"topic {name} is not there after {timeout_ms} ms")
+            return self._timed_out(what)
+        return broker_error(topic.error, what)
 
-    def _late(self, what: str) -> TimedOut:
-        """Time is over; if brokers could not be asked, the words say why, else who has said nothing."""
-        if self.trouble is None:
-            return TimedOut(what, broker=self._whom())
-        late = TimedOut(f"{what}: {self.trouble}")
-        late.broker = self.trouble.broker  # the words name it already
-        return late
+    def _timed_out(self, what: str) -> TimedOut:
+        """Return a timeout with the last error, or with the brokers that have not responded."""
+        if self.last_error is None:
+            return TimedOut(what, broker=self._candidates())
+        error = TimedOut(f"{what}: {self.last_error}")
+        error.broker = self.last_error.broker  # the message names it already
+        return error
 
-    async def next_image(self) -> None:
-        """Wait for another metadata; raises what keeps it from coming."""
-        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(change)
+    async def _next_update(self) -> None:
+        """Wait for the next update; raise if none will come."""
+        update: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(update)
         try:
-            await change
+            await update
         finally:
-            if change in self._waiting:
-                self._waiting.remove(change)
+            if update in self._waiting:
+                self._waiting.remove(update)
 
-    def fail_waiting(self, reason: ClientError) -> None:
+    def fail_waiting(self, error: ClientError) -> None:
         waiting, self._waiting = self._waiting, []
-        for change in waiting:
-            if not change.done():
-                change.set_exception(copy(reason))
+        for update in waiting:
+            if not update.done():
+                update.set_exception(copy(error))
 
     def publish(self, metadata: ClusterMetadata) -> None:
-        """Replace the metadata, and tell everybody."""
+        """Replace the metadata, call listeners, and wake waiting calls."""
         self.metadata = metadata
-        self._learned(metadata)
+        self._on_update(metadata)
         for listener in list(self._listeners):
             listener(metadata)
         waiting, self._waiting = self._waiting, []
-        for change in waiting:
-            if not change.done():
-                change.set_result(None)
+        for update in waiting:
+            if not update.done():
+                update.set_result(None)
 
     # The task.
 
-    def wake(self) -> None:
-        """Something changed that may make metadata due."""
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+    def wakeup(self) -> None:
+        """Check the schedule again: it has changed."""
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     async def run(self) -> None:
-        """Ask whenever it is time, for ever."""
+        """Request metadata whenever it is due, until cancelled."""
         while True:
             await self._until_due()
-            self.is_asking = True
+            self.is_requesting = True
             try:
-                await self._refresh()
-            except Exception as broken:  # noqa: BLE001 - the edge of a task: without it a client learns nothing more
-                log.failure("metadata_updater_failed", broken)
-                self.interest.fail(self._clock.monotonic_ms())
+                await self._update()
+            except Exception as failure:  # noqa: BLE001 - the task must survive, or metadata is never updated again
+                log.failure("metadata_updater_failed", failure)
+                self.schedule.on_failure(self._clock.monotonic_ms())
             finally:
-                self.is_asking = False
+                self.is_requesting = False
 
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
-        while (wait_ms := self.interest.due_at_ms() - self._clock.monotonic_ms()) > 0:
-            woken = self._woken = loop.create_future()
-            alarm = loop.call_later(wait_ms / 1000, self.wake)
+        while (wait_ms := self.schedule.due_at_ms() - self._clock.monotonic_ms()) > 0:
+            wakeup = self._wakeup = loop.create_future()
+            timer = loop.call_later(wait_ms / 1000, self.wakeup)
             try:
-                await woken
+                await wakeup
             finally:
-                alarm.cancel()
-                self._woken = None
+                timer.cancel()
+                self._wakeup = None
 
-    async def _refresh(self) -> None:
-        asked = self.interest.begin(self._clock.monotonic_ms())
+    async def _update(self) -> None:
+        topics = self.schedule.begin_request(self._clock.monotonic_ms())
         try:
-            response = await self._ask(
-                RequestBuilder(MetadataRequest, lambda version: self._request(asked, version))
+            response = await self._send(
+                RequestBuilder(MetadataRequest, lambda version: self._request(topics, version))
             )
-        except (AuthenticationFailed, UnresolvedBootstrap, UnsupportedVersion) as refused:
-            log.warning("metadata_request_rejected", reason=str(refused))
-            self._fail(refused)
-            self.fail_waiting(refused)
+        except (AuthenticationFailed, UnresolvedBootstrap, UnsupportedVersion) as rejection:
+            log.warning("metadata_request_rejected", reason=str(rejection))
+            self._fail(rejection)
+            self.fail_waiting(rejection)
             return
-        except (ConnectionFailed, TimedOut) as failed:
-            log.debug("metadata_request_failed", reason=str(failed))
-            self._fail(failed)
+        except (ConnectionFailed, TimedOut) as failure:
+            log.debug("metadata_request_failed", reason=str(failure))
+            self._fail(failure)
             return
-        self.trouble = None
+        self.last_error = None
         self._apply(response)
 
-    def _fail(self, reason: ClientError) -> None:
-        self.trouble = reason
-        self.interest.fail(self._clock.monotonic_ms())
+    def _fail(self, error: ClientError) -> None:
+        self.last_error = error
+        self.schedule.on_failure(self._clock.monotonic_ms())
 
-    def _request(self, asked: list[str] | None, version: int) -> MetadataRequest:
+    def _request(self, names: list[str] | None, version: int) -> MetadataRequest:
         self._version = version
-        topics = None if asked is None else [MetadataRequestTopic(name=name) for name in asked]
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         if version < _NO_TOPICS_SINCE:
             topics = topics or []
-        may_create = self._may_create or version < _AUTO_CREATE_SINCE
-        return MetadataRequest(topics, may_create)
+        allow_auto_create = self._allow_auto_create or version < _AUTO_CREATE_SINCE
+        return MetadataRequest(topics, allow_auto_create)
 
     def _apply(self, response: Any) -> None:
         old = self.metadata
@@ -244,16 +250,16 @@ class MetadataUpdater:
             old,
             response,
             has_reliable_epochs=self._version >= RELIABLE_EPOCHS_SINCE,
-            keeps=self.interest.wants,
+            keeps=self.schedule.retains,
         )
         new = update.metadata
-        self.refreshed_ms = self._clock.monotonic_ms()
-        is_news = new._replace(version=old.version) != old
-        self.interest.answer(self._clock.monotonic_ms(), is_news=is_news, is_unsettled=update.is_unsettled)
+        self.updated_ms = self._clock.monotonic_ms()
+        is_changed = new._replace(version=old.version) != old
+        self.schedule.on_response(self._clock.monotonic_ms(), is_changed=is_changed, is_stale=update.is_stale)
         self.publish(new)
 
 
-def _missing(topic: TopicMetadata, partition: int | None) -> ClientError:
+def _missing_partition(topic: TopicMetadata, partition: int | None) -> ClientError:
     count = len(topic.partitions)
     what = f"topic {topic.name} has {count} partition{'' if count == 1 else 's'}, got partition {partition}"
     return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)

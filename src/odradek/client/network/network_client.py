@@ -1,7 +1,8 @@
-"""A client's cluster: its metadata, its connections, and who is asked what.
+"""Sends a client's requests to brokers, and owns its metadata and connections.
 
-One per client, on one event loop. ``ask`` finds the broker, a connection and a version, and gives the decoded
-answer; error codes inside answers mean different things to different callers, and are left to them.
+One per client, on one event loop. ``send`` finds the broker, a connection and a version, and returns the
+decoded response. Error codes inside responses mean different things to different callers, and are left to
+them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from odradek.ports.network import UnknownHost
 __all__ = ["ANY_NODE", "CONTROLLER", "NetworkClient", "ClusterMetadata", "CoordinatorType", "TopicMetadata"]
 
 _CLOSED: Final = "the client has been closed"
-_LOST: Final = "the event loop of this client has ended, and it was never closed: make a new one"
-# Brokers that an error names if it could be any of them.
+_LOST: Final = "the event loop of this client ended before the client was closed; create a new client"
+# Brokers named in an error that could be about any of them.
 _NAMED_MAX: Final = 3
 
 
@@ -61,25 +62,25 @@ class NetworkClient:
             network,
             environment.clock,
             environment.entropy,
-            limits_of(settings),
+            _connection_settings(settings),
             client_id,
-            on_disconnect=self._suspect,
+            on_disconnect=self._on_connection_lost,
         )
-        interest = MetadataSchedule(
+        schedule = MetadataSchedule(
             settings[options.METADATA_MAX_AGE_MS],
             settings[options.METADATA_MAX_IDLE_MS],
             lambda attempt: backoff(attempt, settings, environment.entropy),
         )
         self._updater = MetadataUpdater(
-            interest,
+            schedule,
             environment.clock,
             lambda request: self.send(ANY_NODE, request),
-            self._learned,
-            may_create=settings[options.ALLOW_AUTO_CREATE_TOPICS],
-            whom=self._whom,
+            self._on_metadata_update,
+            allow_auto_create=settings[options.ALLOW_AUTO_CREATE_TOPICS],
+            candidates=self._candidate_names,
         )
         self._coordinators = CoordinatorLookup(
-            lambda request: self.send(ANY_NODE, request), self._rest, self._place_coordinator
+            lambda request: self.send(ANY_NODE, request), self._back_off, self._add_coordinator
         )
         self._bootstrap = [
             (bootstrap_id(index), *address)
@@ -88,23 +89,23 @@ class NetworkClient:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_lost = False
-        self.abandoned: Callable[[], None] | None = None
-        """Called if the event loop ends without ``close``, while there is still time to tell somebody."""
-        declare_connection_metrics(self.metrics, self._connection_pool, self._age_s)
+        self.on_loop_ended: Callable[[], None] | None = None
+        """Called if the event loop ends without ``close``, while callbacks can still run."""
+        declare_connection_metrics(self.metrics, self._connection_pool, self._metadata_age_s)
 
-    # Life.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Begin to learn about the cluster; does not wait for it. May be called again."""
+        """Start the metadata updates, without waiting for the first. May be called again."""
         self._check_alive()
         if self._task is None:
-            for peer_id, host, port in self._bootstrap:
-                self._connection_pool.put_node(peer_id, host, port, f"{host}:{port}")
+            for node_id, host, port in self._bootstrap:
+                self._connection_pool.put_node(node_id, host, port, f"{host}:{port}")
             self._task = asyncio.get_running_loop().create_task(self._updater.run(), name="metadata")
-            self._task.add_done_callback(self._has_ended)
+            self._task.add_done_callback(self._on_task_ended)
 
     async def close(self) -> None:
-        """End connections and tasks; whatever waits fails with ``ClientClosed``."""
+        """Close connections and end tasks; pending calls fail with ``ClientClosed``."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -112,12 +113,12 @@ class NetworkClient:
         self._updater.fail_waiting(ClientClosed(_CLOSED))
         await self._connection_pool.close(ClientClosed(_CLOSED))
 
-    def _has_ended(self, task: asyncio.Task[None]) -> None:
-        """The task goes on until it is cancelled: by ``close``, or by a loop that ends all its tasks."""
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        """Note the end of the loop: the task only ends when ``close`` or the end of the loop cancels it."""
         del task
         self._is_lost = not self._is_closed
-        if self._is_lost and self.abandoned is not None:
-            self.abandoned()
+        if self._is_lost and self.on_loop_ended is not None:
+            self.on_loop_ended()
 
     def _check_alive(self) -> None:
         if self._is_closed or self._is_lost:
@@ -126,64 +127,63 @@ class NetworkClient:
     def _check(self) -> None:
         self._check_alive()
         if self._task is None:
-            raise InvalidState("the client has not been started")
+            raise InvalidState("the client must be started first; call start()")
 
-    # The metadata.
+    # Metadata.
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """The cluster as it was last told."""
         return self._updater.metadata
 
     def raise_fatal_error(self) -> None:
-        """Raise why metadata cannot be had, if waiting will not change that."""
-        trouble = self._updater.trouble
-        if trouble is not None and not trouble.retriable:
-            raise copy(trouble)
+        """Raise the last error of the metadata updates, if it is not retriable."""
+        error = self._updater.last_error
+        if error is not None and not error.retriable:
+            raise copy(error)
 
     def track_topics(self, topics: Iterable[str], *, expires: bool = False) -> None:
-        """Ask about these topics too; with ``expires``, until they are not named here for long."""
-        if self._updater.interest.follow(topics, self._clock.monotonic_ms(), expires=expires):
-            self._updater.wake()
+        """Add topics to the metadata requests; with ``expires``, until they are idle for long."""
+        if self._updater.schedule.track_topics(topics, self._clock.monotonic_ms(), expires=expires):
+            self._updater.wakeup()
 
     def track_only_topics(self, topics: Iterable[str]) -> None:
-        """Ask about these topics and no others."""
-        if self._updater.interest.track_only_topics(topics, self._clock.monotonic_ms()):
-            self._updater.wake()
+        """Request metadata of these topics and no others."""
+        if self._updater.schedule.track_only_topics(topics, self._clock.monotonic_ms()):
+            self._updater.wakeup()
 
-    def track_all_topics(self, wanted: bool) -> None:
-        """Ask about all topics there are, or again about those in use alone."""
-        if self._updater.interest.track_all_topics(wanted, self._clock.monotonic_ms()):
-            self._updater.wake()
+    def track_all_topics(self, enabled: bool) -> None:
+        """Request metadata of all topics, or only of the tracked ones again."""
+        if self._updater.schedule.track_all_topics(enabled, self._clock.monotonic_ms()):
+            self._updater.wakeup()
 
     def request_update(self) -> int:
-        """Ask for metadata soon; gives the version that its answer will be beyond."""
-        return self._updater.request()
+        """Request metadata soon; return the version that the response will exceed."""
+        return self._updater.request_update()
 
-    async def await_update(self, beyond: int, timeout_ms: int) -> ClusterMetadata:
-        """The metadata once it is newer than a version; raises TimedOut."""
+    async def await_update(self, last_version: int, timeout_ms: int) -> ClusterMetadata:
+        """Return the metadata once it is newer than a version; raise TimedOut."""
         self._check()
-        return await self._updater.refreshed(beyond, timeout_ms)
+        return await self._updater.await_update(last_version, timeout_ms)
 
     async def wait_for_topic(
         self, name: str, timeout_ms: int, *, partition: int | None = None, expires: bool = False
     ) -> TopicMetadata:
-        """A topic once it is known, and once it has this partition; followed from now on as by ``follow``.
+        """Return a topic once it is known and has this partition; it is tracked from now on.
 
-        Raises at once what waiting cannot mend, a partition that a fresh answer does not have included, and
-        UnknownTopic or TimedOut when the time is over.
+        Non-retriable errors are raised immediately, also for a partition that is missing after an update;
+        UnknownTopic or TimedOut after the timeout.
         """
         self._check()
-        if not _can_be_written(name):
-            # It would spoil every question about other topics as well.
+        if not _is_encodable(name):
+            # It would fail every metadata request, also those for other topics.
             raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r}")
-        if expires or not self._updater.interest.wants(name):
+        if expires or not self._updater.schedule.retains(name):
             self.track_topics([name], expires=expires)
-        return await self._updater.topic(name, timeout_ms, partition)
+        return await self._updater.wait_for_topic(name, timeout_ms, partition)
 
     def add_listener(self, listener: Callable[[ClusterMetadata], None]) -> None:
-        """Call this after each new metadata."""
-        self._updater.listen(listener)
+        """Call a function after each update."""
+        self._updater.add_listener(listener)
 
     def remove_listener(self, listener: Callable[[ClusterMetadata], None]) -> None:
         self._updater.remove_listener(listener)
@@ -191,7 +191,7 @@ class NetworkClient:
     def update_leader(
         self, partition: TopicPartition, node_id: int, leader_epoch: int, endpoints: Collection[Node] = ()
     ) -> bool:
-        """Take over a leader that a broker named in passing; says whether that was news."""
+        """Take the current leader from another response; return whether it is newer."""
         changed = with_leader(self.metadata, partition, node_id, leader_epoch, endpoints)
         if changed is None:
             return False
@@ -199,36 +199,40 @@ class NetworkClient:
         return True
 
     def observe_leader_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
-        """Ask for metadata if an answer has a later epoch than the metadata; says whether it has.
+        """Request metadata if a response has a newer leader epoch; return whether it has.
 
-        Where no epoch is known, as of old brokers, none is later.
+        Never newer where no epoch is known, as with old brokers.
         """
-        is_later = NO_LEADER_EPOCH < self.metadata.leader(partition)[1] < leader_epoch
-        if is_later:
+        is_newer = NO_LEADER_EPOCH < self.metadata.leader(partition)[1] < leader_epoch
+        if is_newer:
             self.request_update()
-        return is_later
+        return is_newer
 
-    def _suspect(self) -> None:
-        """A connection was lost: who leads what may be different now."""
-        self._updater.request()
+    def _on_connection_lost(self) -> None:
+        """Request metadata: leaders may have moved."""
+        self._updater.request_update()
 
-    def _age_s(self) -> float:
-        return (self._clock.monotonic_ms() - self._updater.refreshed_ms) / 1000
+    def _metadata_age_s(self) -> float:
+        return (self._clock.monotonic_ms() - self._updater.updated_ms) / 1000
 
-    def _learned(self, metadata: ClusterMetadata) -> None:
-        """Brokers may have moved, or left; bootstrap addresses have done their work."""
+    def _on_metadata_update(self, metadata: ClusterMetadata) -> None:
+        """Update the addresses of nodes, drop removed ones, and retire the bootstrap connections."""
         for node in metadata.nodes.values():
             self._connection_pool.put_node(node.id, node.host, node.port, str(node))
         if not metadata.nodes:
             return
-        for peer_id, _, _ in self._bootstrap:
-            self._connection_pool.close_unused(peer_id)
-        needed = {*metadata.nodes, *self._coordinators.node_ids(), *(one[0] for one in self._bootstrap)}
-        for peer_id in [one for one in self._connection_pool.node_ids() if one not in needed]:
-            if not self._connection_pool.node_status(peer_id).in_flight:
-                self._connection_pool.remove_node(peer_id)
+        for node_id, _, _ in self._bootstrap:
+            self._connection_pool.close_unused(node_id)
+        needed = {
+            *metadata.nodes,
+            *self._coordinators.node_ids(),
+            *(node_id for node_id, _, _ in self._bootstrap),
+        }
+        for node_id in [known_id for known_id in self._connection_pool.node_ids() if known_id not in needed]:
+            if not self._connection_pool.node_status(node_id).in_flight:
+                self._connection_pool.remove_node(node_id)
 
-    # Asking.
+    # Requests.
 
     async def send(
         self,
@@ -238,11 +242,10 @@ class NetworkClient:
         timeout_ms: int | None = None,
         version_max: int | None = None,
     ) -> Any:
-        """Send a request and give its answer, decoded.
+        """Send a request and return its decoded response.
 
-        ``timeout_ms`` bounds the wait for a connection and, from when it was sent, that for the answer; an
-        overdue answer ends the connection. Raises ConnectionFailed, TimedOut, UnsupportedVersion or
-        ClientClosed.
+        ``timeout_ms`` bounds the wait for a connection and, once sent, the wait for the response; an overdue
+        response closes the connection. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
         """
         self._check()
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
@@ -250,22 +253,24 @@ class NetworkClient:
         failed: dict[int, ConnectionFailed] = {}
         while True:
             target = await self._target(node_id, failed, deadline_ms)
-            answer = self._connection_pool.send(target, request, timeout_ms, version_max=version_max)
-            if answer is not None:
-                return await answer
+            response = self._connection_pool.send(target, request, timeout_ms, version_max=version_max)
+            if response is not None:
+                return await response
             try:
                 await self._connection_pool.ready(target, max(deadline_ms - self._clock.monotonic_ms(), 0))
-            except ConnectionFailed as reason:
-                failed[target] = reason
+            except ConnectionFailed as failure:
+                failed[target] = failure
                 if node_id != ANY_NODE or not self._candidates(failed):
                     self._raise_if_unresolved(failed.values())
                     raise
 
     def _raise_if_unresolved(self, failures: Collection[ConnectionFailed]) -> None:
-        """No host name of the first contact exists. Those of a cluster that was met may be back soon."""
-        unknown = [each.__cause__ for each in failures if isinstance(each.__cause__, UnknownHost)]
+        """Raise if no bootstrap host resolves. Hosts of known brokers may resolve again soon."""
+        unknown = [failure.__cause__ for failure in failures if isinstance(failure.__cause__, UnknownHost)]
         if not self.metadata.nodes and len(unknown) == len(failures):
-            causes = [f"{each.broker} ({why.reason})" for each, why in zip(failures, unknown, strict=True)]
+            causes = [
+                f"{failure.broker} ({cause.reason})" for failure, cause in zip(failures, unknown, strict=True)
+            ]
             raise UnresolvedBootstrap(f"no host in bootstrap.servers resolves: {', '.join(causes)}")
 
     def send_if_ready(
@@ -277,95 +282,98 @@ class NetworkClient:
         version_max: int | None = None,
         expects_response: bool = True,
     ) -> asyncio.Future[Any] | None:
-        """Send a request at once if its broker is ready for it, in the order of calls; else give None."""
+        """Send a request immediately, in the order of calls; return None if the broker is not ready."""
         return self._connection_pool.send(
             node_id, request, timeout_ms, version_max=version_max, expects_response=expects_response
         )
 
     def is_ready(self, node_id: int) -> bool:
-        """Whether ``begin`` would send now."""
+        """Return whether ``send_if_ready`` would send now."""
         return self._connection_pool.is_ready(node_id)
 
     async def wait_until_ready(self, node_id: int, timeout_ms: int) -> None:
-        """Wait until ``begin`` can send; raises ConnectionFailed as soon as an attempt to connect fails."""
+        """Wait until ``send_if_ready`` can send; raise ConnectionFailed if connecting fails."""
         self._check()
         await self._connection_pool.ready(node_id, timeout_ms)
 
     def versions(self, node_id: int) -> Mapping[int, range]:
-        """Versions that a broker offers by API; empty while it is not connected."""
+        """Return the versions that a broker supports by API key; empty while it is not connected."""
         return self._connection_pool.versions(node_id)
 
     def broker_name(self, node_id: int) -> str:
-        """A broker as it is called in errors."""
+        """Return the name of a broker for error messages."""
         return self._connection_pool.name(node_id)
 
     async def _target(self, node_id: int, failed: Collection[int], deadline_ms: int) -> int:
         if node_id == ANY_NODE:
-            standings = [self._connection_pool.node_status(one) for one in self._candidates(failed)]
-            first = self._entropy.below(len(standings)) if len(standings) > 1 else 0
-            target = least_loaded_node(standings, first, self._clock.monotonic_ms())
+            nodes = [self._connection_pool.node_status(candidate) for candidate in self._candidates(failed)]
+            first = self._entropy.below(len(nodes)) if len(nodes) > 1 else 0
+            target = least_loaded_node(nodes, first, self._clock.monotonic_ms())
             if target is None:
-                raise ConnectionFailed("there is no broker to ask")
+                raise ConnectionFailed("no broker available for the request")
             return target
         if node_id == CONTROLLER:
             return await self._controller(deadline_ms)
         return node_id
 
     async def _controller(self, deadline_ms: int) -> int:
-        while (found := self.metadata.controller_id) == NO_LEADER or found not in self.metadata.nodes:
-            beyond = self.request_update()
-            await self.await_update(beyond, max(deadline_ms - self._clock.monotonic_ms(), 0))
-        return found
+        while (
+            controller := self.metadata.controller_id
+        ) == NO_LEADER or controller not in self.metadata.nodes:
+            last_version = self.request_update()
+            await self.await_update(last_version, max(deadline_ms - self._clock.monotonic_ms(), 0))
+        return controller
 
     def _candidates(self, failed: Collection[int]) -> list[int]:
-        """Brokers that may be asked when any will do."""
-        known = list(self.metadata.nodes)
-        if not known or (self._starts_over and all(self._is_out_of_reach(one) for one in known)):
-            known += [peer_id for peer_id, _, _ in self._bootstrap]
-        return [one for one in known if one not in failed]
+        """Return the nodes for a request that any broker can serve."""
+        nodes = list(self.metadata.nodes)
+        if not nodes or (self._rebootstraps and all(self._is_unreachable(node_id) for node_id in nodes)):
+            nodes += [node_id for node_id, _, _ in self._bootstrap]
+        return [node_id for node_id in nodes if node_id not in failed]
 
-    def _whom(self) -> str:
-        return " or ".join(self._connection_pool.name(one) for one in self._candidates(())[:_NAMED_MAX])
+    def _candidate_names(self) -> str:
+        names = [self._connection_pool.name(node_id) for node_id in self._candidates(())[:_NAMED_MAX]]
+        return " or ".join(names)
 
     @property
-    def _starts_over(self) -> bool:
+    def _rebootstraps(self) -> bool:
         return self._settings[options.METADATA_RECOVERY_STRATEGY].lower() == "rebootstrap"
 
-    def _is_out_of_reach(self, node_id: int) -> bool:
-        node_status = self._connection_pool.node_status(node_id)
-        return node_status.failures > 0 and not node_status.is_ready
+    def _is_unreachable(self, node_id: int) -> bool:
+        status = self._connection_pool.node_status(node_id)
+        return status.failures > 0 and not status.is_ready
 
-    # CoordinatorLookup.
+    # Coordinators.
 
-    async def coordinator(self, kind: CoordinatorType, key: str, timeout_ms: int) -> int:
-        """The node that looks after a group or a transactional id; asked for until it is known."""
-        found = self._coordinators.get(kind, key)
-        return (await self.coordinators(kind, [key], timeout_ms))[key] if found is None else found
+    async def coordinator(self, key_type: CoordinatorType, key: str, timeout_ms: int) -> int:
+        """Return the coordinator of a group or transactional id, looked up if it is unknown."""
+        node_id = self._coordinators.get(key_type, key)
+        return (await self.coordinators(key_type, [key], timeout_ms))[key] if node_id is None else node_id
 
     async def coordinators(
-        self, kind: CoordinatorType, keys: Sequence[str], timeout_ms: int
+        self, key_type: CoordinatorType, keys: Sequence[str], timeout_ms: int
     ) -> dict[str, int]:
-        """The same for many keys; brokers that can answer for all at once are asked so."""
+        """Return the coordinators of many keys, with one request where brokers support it."""
         self._check()
-        return await self._coordinators.find(kind, keys, timeout_ms)
+        return await self._coordinators.find(key_type, keys, timeout_ms)
 
-    def mark_coordinator_unknown(self, kind: CoordinatorType, key: str) -> None:
-        """It is no longer the coordinator, or was not: ask again next time."""
-        self._coordinators.forget(kind, key)
+    def mark_coordinator_unknown(self, key_type: CoordinatorType, key: str) -> None:
+        """Look the coordinator up again next time."""
+        self._coordinators.mark_unknown(key_type, key)
 
-    def _place_coordinator(self, kind: CoordinatorType, found: CoordinatorResult) -> int:
-        is_group = kind is CoordinatorType.GROUP
-        peer_id = group_connection_id(found.node_id) if is_group else found.node_id
+    def _add_coordinator(self, key_type: CoordinatorType, result: CoordinatorResult) -> int:
+        is_group = key_type is CoordinatorType.GROUP
+        connection_id = group_connection_id(result.node_id) if is_group else result.node_id
         self._connection_pool.put_node(
-            peer_id, found.host, found.port, str(Node(found.node_id, found.host, found.port))
+            connection_id, result.host, result.port, str(Node(result.node_id, result.host, result.port))
         )
-        return peer_id
+        return connection_id
 
-    async def _rest(self, attempt: int) -> None:
+    async def _back_off(self, attempt: int) -> None:
         await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
 
 
-def _can_be_written(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -373,8 +381,7 @@ def _can_be_written(name: str) -> bool:
     return True
 
 
-def limits_of(settings: Settings) -> ConnectionSettings:
-    """How connections are made and kept, by the options."""
+def _connection_settings(settings: Settings) -> ConnectionSettings:
     return ConnectionSettings(
         request_timeout_ms=settings[options.REQUEST_TIMEOUT_MS],
         reconnect_backoff_ms=settings[options.RECONNECT_BACKOFF_MS],

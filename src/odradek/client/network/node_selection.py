@@ -1,4 +1,4 @@
-"""Who is asked: any broker, the controller, a partition's leader, a coordinator."""
+"""Node ids of request destinations, and the choice of a node for requests that any broker can serve."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from typing import Final
 from odradek.net.connection_state import NodeStatus
 
 ANY_NODE: Final = -(2**31)
-"""Whoever has least to do."""
+"""The least loaded node."""
 
 CONTROLLER: Final = -(2**31) + 1
-"""The broker that answers for the cluster."""
+"""The controller, as named by the metadata."""
 
 _FIRST_BOOTSTRAP: Final = -2
 _LAST_ALIAS: Final = 2**31 - 1
 
 
 class CoordinatorType(enum.IntEnum):
-    """What is coordinated; the numbers are the protocol's."""
+    """Key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 def bootstrap_id(index: int) -> int:
-    """The id of an address of ``bootstrap.servers``, before the broker there has told its own."""
+    """Return the node id of a ``bootstrap.servers`` address, used until the broker's own id is known."""
     return _FIRST_BOOTSTRAP - index
 
 
 def group_connection_id(node_id: int) -> int:
-    """A second connection to a broker, for its work as coordinator of a group.
+    """Return the id of a second connection to a broker, used for group coordinator requests.
 
-    Answers of one connection come in order: a heartbeat must not wait behind a fetch that waits for records.
+    Responses of one connection come in order: a heartbeat must not wait behind a fetch waiting for records.
     """
     return _LAST_ALIAS - node_id
 
 
-def least_loaded_node(standings: Sequence[NodeStatus], first: int, now_ms: int) -> int | None:
-    """The node to ask when any will do; ``first`` is where the search begins, so that clients differ.
+def least_loaded_node(nodes: Sequence[NodeStatus], first: int, now_ms: int) -> int | None:
+    """Return the id of the least loaded node. The search starts at index ``first``, to spread clients.
 
-    Best is one that is ready, with as little under way as can be; then one that is being connected; then the
-    one not tried for longest among those that may be tried now; then the one that may be tried next.
+    Preference: a ready node with the fewest requests in flight; a connecting node; the least recently tried
+    node that is not in backoff; the node whose backoff ends first.
     """
-    if not standings:
+    if not nodes:
         return None
-    turned = [standings[(first + index) % len(standings)] for index in range(len(standings))]
-    ready = [one for one in turned if one.is_ready]
+    rotated = [nodes[(first + index) % len(nodes)] for index in range(len(nodes))]
+    ready = [node for node in rotated if node.is_ready]
     if ready:
-        return min(ready, key=lambda one: one.in_flight).id
-    dialling = [one for one in turned if one.is_connecting and not one.failures]
-    if dialling:
-        return dialling[0].id
-    free = [one for one in turned if one.retry_at_ms <= now_ms]
-    if free:
-        return min(free, key=lambda one: one.last_attempt_ms).id
-    return min(turned, key=lambda one: one.retry_at_ms).id
+        return min(ready, key=lambda node: node.in_flight).id
+    connecting = [node for node in rotated if node.is_connecting and not node.failures]
+    if connecting:
+        return connecting[0].id
+    eligible = [node for node in rotated if node.retry_at_ms <= now_ms]
+    if eligible:
+        return min(eligible, key=lambda node: node.last_attempt_ms).id
+    return min(rotated, key=lambda node: node.retry_at_ms).id

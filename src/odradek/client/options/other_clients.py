@@ -1,14 +1,14 @@
-"""Options that other Python clients have and Kafka's own do not, and what to use here instead.
+"""Options of other Python clients that Kafka's clients do not have, and their replacements.
 
-Looked at only when an option is unknown, so that whoever comes from another client is told the right name
-rather than one that is spelled alike.
+Used when an option is unknown, so that users of another client get the right name instead of the most
+similar one.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# librdkafka's names, which confluent-kafka takes: the same thing under Kafka's name.
+# librdkafka's names, as used by confluent-kafka, and their names in Kafka.
 _RENAMED: Final = {
     "queue.buffering.max.ms": "linger.ms",
     "message.send.max.retries": "retries",
@@ -34,35 +34,35 @@ _RENAMED: Final = {
 
 _EXPLAINED: Final = {
     "queue.buffering.max.kbytes": "use buffer.memory, in bytes",
-    "queue.buffering.max.messages": "records not yet sent are bounded in bytes: use buffer.memory",
-    "batch.num.messages": "batches are bounded in bytes: use batch.size",
+    "queue.buffering.max.messages": "unsent records are limited in bytes: use buffer.memory",
+    "batch.num.messages": "batches are limited in bytes: use batch.size",
     "compression.level": "use compression.gzip.level, compression.lz4.level or compression.zstd.level",
-    "reconnect.backoff.jitter.ms": "use reconnect.backoff.ms; waits always vary by a fifth",
-    "queued.min.messages": "what is fetched ahead is bounded in bytes: use fetch.max.bytes",
+    "reconnect.backoff.jitter.ms": "use reconnect.backoff.ms; the jitter is always 20%",
+    "queued.min.messages": "prefetched records are limited in bytes: use fetch.max.bytes",
     "queued.max.messages.kbytes": "use fetch.max.bytes, in bytes",
     "enable.auto.offset.store": "use enable.auto.commit=false and commit(offsets)",
     "enable.partition.eof": "compare position() with end_offsets()",
     "sticky.partitioning.linger.ms": "the partition changes with every batch.size bytes",
-    "partitioner": "give it as the keyword argument partitioner, to producers",
-    "delivery.report.only.error": "give send an on_delivery of your own",
-    "statistics.interval.ms": "call metrics() when figures are wanted",
-    "stats.cb": "call metrics() when figures are wanted",
-    "error.cb": "errors are raised where they matter, and logged by the logger odradek",
-    "on.delivery": "give it to send",
-    "logger": "clients log by the logger odradek",
+    "partitioner": "use the keyword argument partitioner of Producer",
+    "delivery.report.only.error": "pass on_delivery to send",
+    "statistics.interval.ms": "call metrics()",
+    "stats.cb": "call metrics()",
+    "error.cb": "errors are raised by the call that failed, and logged by the logger odradek",
+    "on.delivery": "pass on_delivery to send",
+    "logger": "clients log to the logger odradek",
     "debug": "set the level of the logger odradek",
     "log.level": "set the level of the logger odradek",
-    "default.topic.config": "give its options directly",
-    "api.version": "versions are agreed on with each broker",
-    "api.version.request": "versions are agreed on with each broker",
-    "broker.version.fallback": "versions are agreed on with each broker",
-    "api.version.auto.timeout.ms": "versions are agreed on with each broker",
-    "loop": "a client belongs to the loop in which it is first used",
-    "consumer.timeout.ms": "give poll the time to wait",
+    "default.topic.config": "set its options directly",
+    "api.version": "versions are negotiated with each broker",
+    "api.version.request": "versions are negotiated with each broker",
+    "broker.version.fallback": "versions are negotiated with each broker",
+    "api.version.auto.timeout.ms": "versions are negotiated with each broker",
+    "loop": "a client uses the event loop of its first call",
+    "consumer.timeout.ms": "pass a timeout to poll",
     "group.instance": "use group.instance.id",
-    "sock.chunk.bytes": "nothing of the kind is needed",
-    "sock.chunk.buffer.count": "nothing of the kind is needed",
-    "selector": "nothing of the kind is needed",
+    "sock.chunk.bytes": "not needed",
+    "sock.chunk.buffer.count": "not needed",
+    "selector": "not needed",
     "socket.options": "use send.buffer.bytes and receive.buffer.bytes",
     "ssl.context": "TLS is not available in this version",
     "sasl.plain.username": "SASL is not available in this version",
@@ -74,7 +74,7 @@ _EXPLAINED: Final = {
 
 
 def advice(name: str) -> str | None:
-    """What to use in place of an option of another client; None for names no client is known to have."""
+    """Return the replacement of another client's option; None if the name is unknown."""
     dotted = name.replace("_", ".")
     if (renamed := _RENAMED.get(dotted)) is not None:
         return f"use {renamed}"

@@ -1,8 +1,8 @@
-"""From what a user gives to a client's settings.
+"""Parsing of a user's options into a client's settings.
 
-Options come as a mapping, as keywords, or both; under Kafka's name (``linger.ms``) or its twin with
-underscores (``linger_ms``); as texts or as Python values. All that is wrong with them is raised at
-once, as one ``ConfigError``, before the client does anything: a client that exists has settings that work.
+Options come as a mapping, as keyword arguments, or both; under Kafka's name (``linger.ms``) or with
+underscores (``linger_ms``); as strings or as Python values. All problems are raised together, as one
+``ConfigError``, before the client does anything: a client that exists has valid settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from odradek.client.options import other_clients
-from odradek.client.options.validation import RULES, Given
+from odradek.client.options.validation import RULES, ParsedOptions
 from odradek.config.client import connection, consumer, producer
 from odradek.config.client.definition import ClientConfigDef
 from odradek.config.definition import InvalidValue, Secret, Setting, Settings
@@ -23,77 +23,81 @@ from odradek.telemetry import events
 
 ALIASES: Final = {"metadata.broker.list": "bootstrap.servers"}
 
-_KINDS: Final = {"producer": "a producer", "consumer": "a consumer", "admin": "an admin client"}
+_CLIENT_NAMES: Final = {"producer": "a producer", "consumer": "a consumer", "admin": "an admin client"}
 _log: Final = events.logger("client")
-_ordinals: Final = {kind: itertools.count(1) for kind in ("producer", "consumer", "admin")}
+_client_numbers: Final = {kind: itertools.count(1) for kind in ("producer", "consumer", "admin")}
 
 
 def read_options(
-    table: ClientConfigDef, given: Mapping[str, object] | None, keywords: Mapping[str, object]
+    table: ClientConfigDef, options: Mapping[str, object] | None, keywords: Mapping[str, object]
 ) -> Settings:
-    """Checked settings of a new client, its ``client.id`` among them; raises ConfigError.
+    """Return the validated settings of a new client, including its ``client.id``; raise ConfigError.
 
-    A value of None is as good as none given.
+    A value of None counts as not set.
 
     >>> from odradek.config.client import PRODUCER, producer
     >>> settings = read_options(PRODUCER, {"bootstrap.servers": "localhost:9092"}, {"linger_ms": 5})
     >>> settings[producer.LINGER_MS]
     5
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise TypeError(f"options are a mapping of names to values, not {type(given).__name__}")
-    reading = _Reading(table)
-    for name, value in itertools.chain((given or {}).items(), keywords.items()):
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping of names to values, got {type(options).__name__}")
+    parser = _OptionParser(table)
+    for name, value in itertools.chain((options or {}).items(), keywords.items()):
         if value is not None:
-            reading.enter(name, value)
-    reading.need_servers()
-    settings = Settings(reading.values)
-    outcome = RULES[table.kind](Given(settings, reading.chosen.keys()))
-    if problems := reading.problems + outcome.problems:
+            parser.add(name, value)
+    parser.require_bootstrap_servers()
+    settings = Settings(parser.values)
+    validation = RULES[table.kind](ParsedOptions(settings, parser.explicit.keys()))
+    if problems := parser.problems + validation.problems:
         raise ConfigError(problems)
-    for adjusted in outcome.notes:
-        _log.warning("option_adjusted", client=table.kind, reason=adjusted)
-    settings = settings.replace(outcome.changes)
-    return settings.replace({connection.CLIENT_ID: _client_id(table.kind, settings, reading.chosen)})
+    for warning in validation.warnings:
+        _log.warning("option_adjusted", client=table.kind, reason=warning)
+    settings = settings.replace(validation.changes)
+    return settings.replace({connection.CLIENT_ID: _client_id(table.kind, settings, parser.explicit)})
 
 
-class _Reading:
-    """Options read so far: values, the name each was given under, and what is wrong with them."""
+class _OptionParser:
+    """Options parsed so far: values, the spelling of each explicit option, and problems."""
 
     def __init__(self, table: ClientConfigDef) -> None:
         self._table = table
-        self._refused: set[Setting[Any]] = set()
+        self._invalid: set[Setting[Any]] = set()
         self.values = table.defaults()
-        self.chosen: dict[Setting[Any], str] = {}
+        self.explicit: dict[Setting[Any], str] = {}
         self.problems: list[str] = []
 
-    def enter(self, name: object, value: object) -> None:
-        """Read one option. A second name of the same option must say the same."""
+    def add(self, name: object, value: object) -> None:
+        """Parse one option. Two spellings of the same option must have the same value."""
         if not isinstance(name, str):
-            self.problems.append(f"{name!r} is no name of an option: names are texts")
+            self.problems.append(f"option name must be a str, got {name!r}")
             return
         setting = _find(self._table, name)
         if setting is None:
-            self.problems.append(_unknown(self._table, name))
+            self.problems.append(_unknown_option(self._table, name))
             return
         try:
-            read = setting.parse_value(_text(setting, value))
-        except InvalidValue as wrong:
-            self.problems.append(str(wrong))
-            self._refused.add(setting)
+            parsed = setting.parse_value(_text(setting, value))
+        except InvalidValue as invalid:
+            self.problems.append(str(invalid))
+            self._invalid.add(setting)
             return
-        if setting in self.chosen and self.values[setting] != read:
-            first = self.chosen[setting]
-            self.problems.append(f"{first} and {name} are the same option, given with different values")
-            return
-        self.chosen[setting] = name
-        self.values[setting] = read
-
-    def need_servers(self) -> None:
-        servers = connection.BOOTSTRAP_SERVERS
-        if not self.values[servers] and servers not in self._refused:
+        if setting in self.explicit and self.values[setting] != parsed:
+            first = self.explicit[setting]
             self.problems.append(
-                f"bootstrap.servers is missing: which brokers shall {_KINDS[self._table.kind]} ask first?"
+                f"{first} and {name} are the same option and must have the same value,"
+                f" got {self.values[setting]!r} and {parsed!r}"
+            )
+            return
+        self.explicit[setting] = name
+        self.values[setting] = parsed
+
+    def require_bootstrap_servers(self) -> None:
+        servers = connection.BOOTSTRAP_SERVERS
+        if not self.values[servers] and servers not in self._invalid:
+            self.problems.append(
+                f"bootstrap.servers is required for {_CLIENT_NAMES[self._table.kind]};"
+                ' set it to host:port of one or more brokers, as "localhost:9092"'
             )
 
 
@@ -104,10 +108,10 @@ def _find(table: ClientConfigDef, name: str) -> Setting[Any] | None:
 
 
 def _text(setting: Setting[Any], value: object) -> str:
-    """A Python value as the text that Kafka would read; raises InvalidValue if none can mean it."""
+    """Return a Python value as the text that Kafka would parse; raise InvalidValue for other types."""
     match value:
         case str():
-            return _writable(setting, value)
+            return _encodable(setting, value)
         case Secret():
             return value.reveal()
         case bool():
@@ -117,52 +121,51 @@ def _text(setting: Setting[Any], value: object) -> str:
         case datetime.timedelta() if setting.name.endswith(".ms"):
             return str(value // datetime.timedelta(milliseconds=1))
         case list() | tuple() | set() | frozenset() if setting.type is ConfigType.LIST:
-            return ",".join(_words(setting, value))
-    raise InvalidValue(
-        setting.error_message(repr(value), f"{type(value).__name__} is no type for this option")
-    )
+            return ",".join(_strings(setting, value))
+    raise InvalidValue(setting.error_message(repr(value), f"type {type(value).__name__} is not supported"))
 
 
-def _writable(setting: Setting[Any], text: str) -> str:
-    """Names go into every request: one that is no UTF-8 would fail there, again and again."""
+def _encodable(setting: Setting[Any], text: str) -> str:
+    """Return the text; raise InvalidValue if it has no UTF-8 encoding and would fail every request."""
     try:
         text.encode()
-    except UnicodeEncodeError as wrong:
+    except UnicodeEncodeError as error:
         raise InvalidValue(
-            setting.error_message(ascii(text), f"no UTF-8 can be made of it: {wrong.reason}")
+            setting.error_message(ascii(text), f"must be valid UTF-8: {error.reason}")
         ) from None
     return text
 
 
-def _words(setting: Setting[Any], value: Iterable[object]) -> Iterator[str]:
-    for word in value:
-        if not isinstance(word, str):
-            raise InvalidValue(setting.error_message(repr(value), "must be a list of texts"))
-        yield word
+def _strings(setting: Setting[Any], values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, str):
+            raise InvalidValue(setting.error_message(repr(values), "must be a list of str"))
+        yield value
 
 
-def _unknown(table: ClientConfigDef, name: str) -> str:
+def _unknown_option(table: ClientConfigDef, name: str) -> str:
     if (advice := other_clients.advice(name)) is not None:
-        return f"{name} is not an option of {_KINDS[table.kind]}: {advice}"
+        return f"{name} is not an option of {_CLIENT_NAMES[table.kind]}: {advice}"
     from difflib import get_close_matches
 
     dotted = name.replace("_", ".") if "." not in name else name
     nearest = get_close_matches(dotted.lower(), table.by_name, 1)
     hint = f"; did you mean {nearest[0] if '.' in name else nearest[0].replace('.', '_')}?" if nearest else ""
-    return f"{name} is not an option of {_KINDS[table.kind]}{hint}"
+    return f"{name} is not an option of {_CLIENT_NAMES[table.kind]}{hint}"
 
 
-def _client_id(kind: str, settings: Settings, chosen: Mapping[Setting[Any], str]) -> str:
-    """The name given, or one like Kafka's that no other client of this process has."""
-    given = settings[connection.CLIENT_ID]
+def _client_id(kind: str, settings: Settings, explicit: Mapping[Setting[Any], str]) -> str:
+    """Return the client id that was set, or one like Kafka's that is unique in this process."""
+    client_id = settings[connection.CLIENT_ID]
     match kind:
         case "producer":
-            # An empty name is a name here, as in Kafka.
-            if connection.CLIENT_ID in chosen:
-                return given
-            name = settings[producer.TRANSACTIONAL_ID]
-            return f"producer-{next(_ordinals[kind]) if name is None else name}"
+            # An empty client id is kept, as in Kafka.
+            if connection.CLIENT_ID in explicit:
+                return client_id
+            transactional_id = settings[producer.TRANSACTIONAL_ID]
+            number = next(_client_numbers[kind]) if transactional_id is None else transactional_id
+            return f"producer-{number}"
         case "consumer":
             group, instance = settings[consumer.GROUP_ID], settings[consumer.GROUP_INSTANCE_ID]
-            return given or f"consumer-{group or 'null'}-{instance or next(_ordinals[kind])}"
-    return given or f"adminclient-{next(_ordinals[kind])}"
+            return client_id or f"consumer-{group or 'null'}-{instance or next(_client_numbers[kind])}"
+    return client_id or f"adminclient-{next(_client_numbers[kind])}"

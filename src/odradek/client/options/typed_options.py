@@ -1,7 +1,7 @@
-"""Options of clients as type checkers know them.
+"""Types of client options, for type checkers.
 
 Names are Kafka's with underscores. A test compares them with the tables in ``config.client``, in both
-directions. Nothing of this is needed at run time: options are read and checked by ``options``.
+directions. Not used at run time: ``options.parsing`` reads and checks options.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Config: TypeAlias = Mapping[str, object] | None
 """Options under Kafka's names, with dots or underscores."""
 
 Milliseconds: TypeAlias = int | timedelta
-Words: TypeAlias = str | list[str] | tuple[str, ...] | set[str] | frozenset[str]
-"""Several words, or one text with commas between them."""
+StringList: TypeAlias = str | list[str] | tuple[str, ...] | set[str] | frozenset[str]
+"""A collection of strings, or one comma-separated string."""
 
 Acks: TypeAlias = Literal["all", "-1", "0", "1", -1, 0, 1]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -43,10 +43,10 @@ AssignmentStrategy: TypeAlias = AssignorName | list[AssignorName] | tuple[Assign
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """Options that all clients have."""
+    """Options of all clients."""
 
-    metadata_broker_list: Words | None
-    bootstrap_servers: Words | None
+    metadata_broker_list: StringList | None
+    bootstrap_servers: StringList | None
     client_id: str | None
     client_dns_lookup: DnsLookup | None
     metadata_max_age_ms: Milliseconds | None
@@ -65,13 +65,13 @@ class ConnectionOptions(TypedDict, total=False):
     metrics_num_samples: int | None
     metrics_sample_window_ms: Milliseconds | None
     metrics_recording_level: RecordingLevel | None
-    metric_reporters: Words | None
+    metric_reporters: StringList | None
     auto_include_jmx_reporter: bool | None
     enable_metrics_push: bool | None
     security_providers: str | None
     ssl_protocol: str | None
     ssl_provider: str | None
-    ssl_enabled_protocols: Words | None
+    ssl_enabled_protocols: StringList | None
     ssl_keystore_type: str | None
     ssl_keystore_location: str | None
     ssl_keystore_password: str | Secret | None
@@ -86,7 +86,7 @@ class ConnectionOptions(TypedDict, total=False):
     ssl_trustmanager_algorithm: str | None
     ssl_endpoint_identification_algorithm: str | None
     ssl_secure_random_implementation: str | None
-    ssl_cipher_suites: Words | None
+    ssl_cipher_suites: StringList | None
     ssl_engine_factory_class: str | None
     sasl_mechanism: str | None
     sasl_jaas_config: str | Secret | None
@@ -115,12 +115,12 @@ class ConnectionOptions(TypedDict, total=False):
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: Milliseconds | None
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: Milliseconds | None
     sasl_oauthbearer_clock_skew_seconds: int | None
-    sasl_oauthbearer_expected_audience: Words | None
+    sasl_oauthbearer_expected_audience: StringList | None
     sasl_oauthbearer_expected_issuer: str | None
 
 
 class ProducerOptions(ConnectionOptions, total=False):
-    """Options of producers, but for the serializers."""
+    """Options of producers, without the serializers."""
 
     metadata_max_idle_ms: Milliseconds | None
     max_in_flight_requests_per_connection: int | None
@@ -148,7 +148,7 @@ class ProducerOptions(ConnectionOptions, total=False):
 
 
 class ConsumerOptions(ConnectionOptions, total=False):
-    """Options of consumers, but for the deserializers."""
+    """Options of consumers, without the deserializers."""
 
     client_rack: str | None
     allow_auto_create_topics: bool | None
@@ -186,6 +186,6 @@ class AdminOptions(ConnectionOptions, total=False):
 
 
 class AdminArguments(AdminOptions, total=False):
-    """All keywords of an admin client."""
+    """All keyword arguments of an admin client."""
 
     environment: ClientEnvironment | None

@@ -1,7 +1,7 @@
-"""What options of one client mean for each other: combinations refused, and values that follow from others.
+"""Rules about combinations of a client's options: rejected ones, and values derived from others.
 
-The rules are Kafka 3.9's. Where it corrects a value nobody asked for, and refuses one that somebody did,
-these do so too: ``enable.idempotence`` is switched off by ``acks=1`` if it was merely on by default.
+The rules are Kafka 3.9's. Like Kafka, they adjust a default and reject an explicit value:
+``enable.idempotence`` is disabled by ``acks=1`` if it was not set explicitly.
 """
 
 from __future__ import annotations
@@ -16,116 +16,126 @@ from odradek.config.types import INT_MAX
 _IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 
 
-class Given(NamedTuple):
-    """A client's settings, and which of them were given rather than left as they are."""
+class ParsedOptions(NamedTuple):
+    """A client's settings, and those that were set explicitly."""
 
     settings: Settings
-    chosen: Collection[Setting[Any]]
+    explicit: Collection[Setting[Any]]
 
 
-class Outcome(NamedTuple):
-    """What the rules find: reasons to refuse, values to change, and lines about changes that may surprise."""
+class Validation(NamedTuple):
+    """Result of the rules: problems, adjusted values, and warnings about adjustments."""
 
     problems: list[str]
     changes: dict[Setting[Any], Any]
-    notes: list[str]
+    warnings: list[str]
 
 
-def producer_rules(given: Given) -> Outcome:
-    outcome = _connection_rules(given)
-    _idempotence(given, outcome)
-    _delivery_timeout(given, outcome)
-    return outcome
+def producer_rules(options: ParsedOptions) -> Validation:
+    validation = _connection_rules(options)
+    _check_idempotence(options, validation)
+    _check_delivery_timeout(options, validation)
+    return validation
 
 
-def consumer_rules(given: Given) -> Outcome:
-    settings, chosen = given
-    outcome = _connection_rules(given)
+def consumer_rules(options: ParsedOptions) -> Validation:
+    settings, explicit = options
+    validation = _connection_rules(options)
     if settings[consumer.GROUP_ID] is None:
-        if consumer.ENABLE_AUTO_COMMIT not in chosen:
-            outcome.changes[consumer.ENABLE_AUTO_COMMIT] = False
+        if consumer.ENABLE_AUTO_COMMIT not in explicit:
+            validation.changes[consumer.ENABLE_AUTO_COMMIT] = False
         elif settings[consumer.ENABLE_AUTO_COMMIT]:
-            outcome.problems.append("enable.auto.commit cannot be true without a group.id")
+            validation.problems.append("enable.auto.commit=true requires group.id")
     elif settings[consumer.HEARTBEAT_INTERVAL_MS] >= settings[consumer.SESSION_TIMEOUT_MS]:
-        outcome.problems.append("heartbeat.interval.ms must be lower than session.timeout.ms")
-    return outcome
+        validation.problems.append(
+            f"heartbeat.interval.ms must be < session.timeout.ms ({settings[consumer.SESSION_TIMEOUT_MS]}),"
+            f" got {settings[consumer.HEARTBEAT_INTERVAL_MS]}"
+        )
+    return validation
 
 
-def admin_rules(given: Given) -> Outcome:
-    settings, chosen = given
-    outcome = _connection_rules(given)
+def admin_rules(options: ParsedOptions) -> Validation:
+    settings, explicit = options
+    validation = _connection_rules(options)
     request_ms = settings[connection.REQUEST_TIMEOUT_MS]
     if settings[connection.DEFAULT_API_TIMEOUT_MS] < request_ms:
-        if connection.DEFAULT_API_TIMEOUT_MS in chosen:
-            outcome.problems.append("default.api.timeout.ms must be no smaller than request.timeout.ms")
+        if connection.DEFAULT_API_TIMEOUT_MS in explicit:
+            validation.problems.append(
+                f"default.api.timeout.ms must be >= request.timeout.ms ({request_ms}),"
+                f" got {settings[connection.DEFAULT_API_TIMEOUT_MS]}"
+            )
         else:
-            outcome.changes[connection.DEFAULT_API_TIMEOUT_MS] = request_ms
-            outcome.notes.append(f"default.api.timeout.ms is {request_ms}, as request.timeout.ms")
-    return outcome
+            validation.changes[connection.DEFAULT_API_TIMEOUT_MS] = request_ms
+            validation.warnings.append(f"default.api.timeout.ms raised to request.timeout.ms, {request_ms}")
+    return validation
 
 
-RULES: Final[dict[str, Callable[[Given], Outcome]]] = {
+RULES: Final[dict[str, Callable[[ParsedOptions], Validation]]] = {
     "producer": producer_rules,
     "consumer": consumer_rules,
     "admin": admin_rules,
 }
 
 
-def _connection_rules(given: Given) -> Outcome:
-    settings, chosen = given
+def _connection_rules(options: ParsedOptions) -> Validation:
+    settings, explicit = options
     changes: dict[Setting[Any], Any] = {}
-    if connection.RECONNECT_BACKOFF_MS in chosen and connection.RECONNECT_BACKOFF_MAX_MS not in chosen:
+    if connection.RECONNECT_BACKOFF_MS in explicit and connection.RECONNECT_BACKOFF_MAX_MS not in explicit:
         changes[connection.RECONNECT_BACKOFF_MAX_MS] = settings[connection.RECONNECT_BACKOFF_MS]
-    notes = [
-        f"{first.name} is larger than {most.name}: the wait is {settings[most]} ms every time"
-        for first, most in (
+    warnings = [
+        f"{initial.name} is larger than {maximum.name}; using {settings[maximum]} ms"
+        for initial, maximum in (
             (connection.RETRY_BACKOFF_MS, connection.RETRY_BACKOFF_MAX_MS),
             (
                 connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MS,
                 connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS,
             ),
         )
-        if settings[first] > settings[most]
+        if settings[initial] > settings[maximum]
     ]
-    return Outcome([], changes, notes)
+    return Validation([], changes, warnings)
 
 
-def _idempotence(given: Given, outcome: Outcome) -> None:
-    settings, chosen = given
+def _check_idempotence(options: ParsedOptions, validation: Validation) -> None:
+    settings, explicit = options
     idempotent = settings[producer.ENABLE_IDEMPOTENCE]
-    hindrances = _hindrances(settings) if idempotent else []
-    if hindrances and producer.ENABLE_IDEMPOTENCE in chosen:
-        outcome.problems.extend(f"enable.idempotence needs {needed}" for needed in hindrances)
-    elif hindrances:
+    unmet = _unmet_requirements(settings) if idempotent else []
+    if unmet and producer.ENABLE_IDEMPOTENCE in explicit:
+        validation.problems.extend(f"enable.idempotence requires {requirement}" for requirement in unmet)
+    elif unmet:
         idempotent = False
-        outcome.changes[producer.ENABLE_IDEMPOTENCE] = False
-        outcome.notes.append(f"enable.idempotence is off, as it needs {' and '.join(hindrances)}")
-    if not idempotent and producer.TRANSACTIONAL_ID in chosen:
-        reason = f", which needs {' and '.join(hindrances)}" if hindrances else ""
-        outcome.problems.append(f"transactional.id needs enable.idempotence{reason}")
+        validation.changes[producer.ENABLE_IDEMPOTENCE] = False
+        validation.warnings.append(f"enable.idempotence disabled; it requires {' and '.join(unmet)}")
+    if not idempotent and producer.TRANSACTIONAL_ID in explicit:
+        reason = f", which requires {' and '.join(unmet)}" if unmet else ""
+        validation.problems.append(f"transactional.id requires enable.idempotence{reason}")
 
 
-def _hindrances(settings: Settings) -> list[str]:
-    found = []
+def _unmet_requirements(settings: Settings) -> list[str]:
+    unmet = []
     if settings[producer.RETRIES] == 0:
-        found.append("retries other than 0")
+        unmet.append("retries > 0, got 0")
     if settings[producer.ACKS] != "all":
-        found.append("acks=all")
-    if settings[connection.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION] > _IDEMPOTENT_IN_FLIGHT_MAX:
-        found.append(f"max.in.flight.requests.per.connection of at most {_IDEMPOTENT_IN_FLIGHT_MAX}")
-    return found
+        unmet.append(f"acks=all, got {settings[producer.ACKS]}")
+    in_flight = settings[connection.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION]
+    if in_flight > _IDEMPOTENT_IN_FLIGHT_MAX:
+        unmet.append(f"max.in.flight.requests.per.connection <= {_IDEMPOTENT_IN_FLIGHT_MAX}, got {in_flight}")
+    return unmet
 
 
-def _delivery_timeout(given: Given, outcome: Outcome) -> None:
-    settings, chosen = given
+def _check_delivery_timeout(options: ParsedOptions, validation: Validation) -> None:
+    settings, explicit = options
     linger_ms = min(settings[producer.LINGER_MS], INT_MAX)
-    least_ms = min(linger_ms + settings[connection.REQUEST_TIMEOUT_MS], INT_MAX)
-    if settings[producer.DELIVERY_TIMEOUT_MS] >= least_ms:
+    minimum_ms = min(linger_ms + settings[connection.REQUEST_TIMEOUT_MS], INT_MAX)
+    timeout_ms = settings[producer.DELIVERY_TIMEOUT_MS]
+    if timeout_ms >= minimum_ms:
         return
-    if producer.DELIVERY_TIMEOUT_MS in chosen:
-        outcome.problems.append(
-            f"delivery.timeout.ms must be at least linger.ms and request.timeout.ms together, {least_ms}"
+    if producer.DELIVERY_TIMEOUT_MS in explicit:
+        validation.problems.append(
+            f"delivery.timeout.ms must be >= linger.ms + request.timeout.ms ({minimum_ms}), got {timeout_ms}"
         )
     else:
-        outcome.changes[producer.DELIVERY_TIMEOUT_MS] = least_ms
-        outcome.notes.append(f"delivery.timeout.ms is {least_ms}, to hold linger.ms and request.timeout.ms")
+        validation.changes[producer.DELIVERY_TIMEOUT_MS] = minimum_ms
+        validation.warnings.append(
+            f"delivery.timeout.ms raised to linger.ms + request.timeout.ms, {minimum_ms}"
+        )

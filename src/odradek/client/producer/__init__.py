@@ -1,1 +1,1 @@
-"""The producer: records in, batches out, each acknowledged once."""
+"""The producer: appends records to batches, sends them, and completes each exactly once."""

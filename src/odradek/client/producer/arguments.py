@@ -1,7 +1,7 @@
-"""Keywords of producers as type checkers know them: one overload for each way to give both serializers.
+"""Keyword arguments of producers, for type checkers: one overload for each pair of serializers.
 
-A serializer is left out or ``"bytes"``, ``"str"``, ``"json"``, or an object or function of one's own, whose
-types are then those of keys or values. Not needed at run time.
+A serializer is omitted, ``"bytes"``, ``"str"``, ``"json"``, or a custom object or function, which determines
+the type of keys or values. Not used at run time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class ProducerArguments(ProducerOptions, total=False):
-    """Keywords of a producer, but for the serializers."""
+    """Keyword arguments of a producer, without the serializers."""
 
     partitioner: Partitioner | None
     interceptors: Sequence[ProducerInterceptor]

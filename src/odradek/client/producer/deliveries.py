@@ -1,8 +1,8 @@
-"""How programs learn what became of their records: whoever waits for a batch, and callbacks in send order.
+"""Notification of applications about completed records: waiting threads or tasks, and callbacks.
 
-``LoopNotifier`` serves tasks of the event loop, ``ThreadNotifier`` threads beside it. Both are told of a
-batch's end exactly once, on the loop's thread, wake those who wait for it and run its callbacks in the order
-of sending. A callback that raises is logged and disturbs nobody else.
+``LoopNotifier`` serves tasks of the event loop, ``ThreadNotifier`` other threads. Both are called once for
+each completed batch, on the loop thread, wake the waiters of the batch and run its callbacks in send order. A
+callback that raises is logged and does not affect others.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Calls = list[tuple[Callable[..., object], tuple[Any, ...]]]
 
 
 def run_calls(calls: Calls) -> None:
-    """Run callbacks of a program; none of them can keep another from running."""
-    for function, given in calls:
+    """Run callbacks of the application; a failing one does not keep others from running."""
+    for function, args in calls:
         try:
-            function(*given)
-        except Exception as failed:  # noqa: BLE001  a user's code may raise anything
-            log.failure("delivery_callback_failed", failed)
+            function(*args)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            log.failure("delivery_callback_failed", error)
 
 
-def _has_ended(batch: ProducerBatch) -> bool:
-    """Whether a batch is done by now, whatever it was a line ago."""
+def _is_done_now(batch: ProducerBatch) -> bool:
+    """Read ``batch.done`` again: type checkers assume that it has not changed since the last check."""
     return batch.done
 
 
 class LoopNotifier:
-    """For asyncio: those who wait are tasks of the same loop."""
+    """Notifier of asyncio producers: tasks of the same loop wait."""
 
     __slots__ = ("_futures",)
 
@@ -55,7 +55,7 @@ class LoopNotifier:
 
     def wait(self, batch: ProducerBatch, timeout_s: float | None) -> None:
         del batch, timeout_s
-        raise InvalidState("a delivery of an asyncio producer is awaited: await delivery")
+        raise InvalidState("a delivery of an asyncio producer must be awaited; use await delivery")
 
     def future(self, batch: ProducerBatch) -> Awaitable[object]:
         future = self._futures.get(batch)
@@ -68,9 +68,9 @@ class LoopNotifier:
 
 
 class ThreadNotifier:
-    """For threads: those who wait are anywhere but on the loop's own thread, which would never end.
+    """Notifier of blocking producers: any thread but the loop thread may wait.
 
-    Each waits on a raw lock of its own: an event of the standard library costs several times as much.
+    Each waits on its own raw lock: a ``threading.Event`` costs several times as much.
     """
 
     __slots__ = ("_is_loop_thread", "_locks")
@@ -80,7 +80,7 @@ class ThreadNotifier:
         self._is_loop_thread = is_loop_thread
 
     def deliver(self, batch: ProducerBatch, calls: Calls) -> None:
-        # A copy: whoever gives up waiting at this moment takes itself out of the list.
+        # A copy: a thread that times out at this moment removes itself from the list.
         for lock in tuple(self._locks.pop(batch, ())):
             lock.release()
         run_calls(calls)
@@ -89,38 +89,38 @@ class ThreadNotifier:
         if batch.done:
             return
         if self._is_loop_thread():
-            raise InvalidState("a callback cannot wait for a delivery: it runs where deliveries are made")
+            raise InvalidState("a callback must not wait for a delivery: deliveries complete on its thread")
         lock = allocate_lock()
         lock.acquire()
         self._locks.setdefault(batch, []).append(lock)
-        # The batch may have ended between the two looks at it; then nobody may come to release the lock.
-        if _has_ended(batch):
-            self._leave(batch, lock)
+        # The batch may have completed since the first check; then the lock may never be released.
+        if _is_done_now(batch):
+            self._remove(batch, lock)
         elif not lock.acquire(timeout=_FOREVER_S if timeout_s is None else max(timeout_s, 0)):
-            self._leave(batch, lock)
-            if not _has_ended(batch):
-                raise TimedOut(f"no answer for {batch.topic}-{batch.partition} within {timeout_s} s")
+            self._remove(batch, lock)
+            if not _is_done_now(batch):
+                raise TimedOut(f"no delivery for {batch.topic}-{batch.partition} within {timeout_s} s")
 
-    def _leave(self, batch: ProducerBatch, lock: LockType) -> None:
-        """Wait no longer. Others who wait for the same batch stay in the list, and are told."""
+    def _remove(self, batch: ProducerBatch, lock: LockType) -> None:
+        """Stop waiting. Other waiters of the same batch stay in the list."""
         locks = self._locks.get(batch, [])
         if lock in locks:
             locks.remove(lock)
-        # Before the end somebody may be about to join an empty list: then it must be found by ``deliver``.
+        # Before completion another thread may be about to add to the empty list, which ``deliver`` must find.
         if not locks and batch.done:
             self._locks.pop(batch, None)
 
     def future(self, batch: ProducerBatch) -> Awaitable[object]:
         del batch
-        raise InvalidState("a delivery of a blocking producer is waited for with delivery.result()")
+        raise InvalidState("a delivery of a blocking producer must not be awaited; use delivery.result()")
 
 
 class Deliveries:
-    """What became of many records sent in one call.
+    """Deliveries of many records sent in one call.
 
-    ``result`` (or ``await``, in asyncio) waits for all of them and gives how many were acknowledged; it
-    raises an error of theirs if there is one. ``acknowledged``, ``failed`` and ``error`` tell what is known
-    so far.
+    ``result`` (or ``await``, in asyncio) waits for all of them and returns the number of acknowledged
+    records; it raises one of their errors if there is any. ``acknowledged``, ``failed`` and ``error`` are the
+    state so far.
 
     >>> from odradek import Producer
     >>> with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -129,23 +129,23 @@ class Deliveries:
     (2, 0)
     """
 
-    __slots__ = ("_ranges", "_singles", "_waiting", "count")
+    __slots__ = ("_notifier", "_ranges", "_singles", "count")
 
-    def __init__(self, waiting: LoopNotifier | ThreadNotifier) -> None:
-        self._waiting = waiting
+    def __init__(self, notifier: LoopNotifier | ThreadNotifier) -> None:
+        self._notifier = notifier
         self._ranges: list[tuple[ProducerBatch, int, int]] = []
         self._singles: list[Delivery] = []
         self.count = 0
-        """Records that were sent."""
+        """Number of records sent."""
 
     def add(self, ranges: Iterable[tuple[ProducerBatch, int, int]]) -> None:
-        """Note where records went: a batch, the place of the first in it, and how many follow."""
+        """Add ranges of records: batch, index of the first record, and count."""
         for batch, first, count in ranges:
             self.count += count
             self._ranges.append((batch, first, count))
 
     def add_one(self, delivery: Delivery) -> None:
-        """Note a record that was sent alone: the first of a batch, mostly."""
+        """Add a record that was sent alone, mostly the first of a batch."""
         self.count += 1
         self._singles.append(delivery)
 
@@ -169,30 +169,32 @@ class Deliveries:
     def result(self, timeout_s: float | None = None) -> int:
         """Wait for all records; ``timeout_s`` bounds the wait for each batch of them."""
         for batch in self._pending():
-            self._waiting.wait(batch, timeout_s)
-        return self._outcome()
+            self._notifier.wait(batch, timeout_s)
+        return self._result()
 
     def __await__(self) -> Generator[Any, None, int]:
         for batch in self._pending():
-            yield from self._waiting.future(batch).__await__()
-        return self._outcome()
+            yield from self._notifier.future(batch).__await__()
+        return self._result()
 
     def placed(self) -> Iterator[tuple[str, int, int, int]]:
-        """Where records are that were acknowledged: topic, partition, first offset, count.
+        """Yield the offsets of acknowledged records: topic, partition, first offset, count.
 
-        Records whose broker did not say where it put them are left out.
+        Records without a known offset are omitted.
         """
         for delivery in self._singles:
             if delivery.done() and delivery.exception() is None:
-                found = delivery.result()
-                if found.offset >= 0:
-                    yield found.topic, found.partition, found.offset, 1
+                metadata = delivery.result()
+                if metadata.offset >= 0:
+                    yield metadata.topic, metadata.partition, metadata.offset, 1
         for batch, first, count in self._ranges:
-            yield from _places(batch, first, count)
+            yield from _offset_ranges(batch, first, count)
 
     def _pending(self) -> Iterator[ProducerBatch]:
-        """Batches to wait for, one after another; what one was cut into comes after it."""
-        open_batches = [batch for batch, _, _ in self._ranges] + [one.batch for one in self._singles]
+        """Yield batches to wait for; the parts of a split batch come after it."""
+        open_batches = [batch for batch, _, _ in self._ranges] + [
+            delivery.batch for delivery in self._singles
+        ]
         while open_batches:
             batch = open_batches.pop()
             while not batch.done:
@@ -203,16 +205,16 @@ class Deliveries:
         acknowledged, failed, error = 0, 0, None
         for delivery in self._singles:
             if delivery.done():
-                found = delivery.exception()
-                acknowledged, failed = acknowledged + (found is None), failed + (found is not None)
-                error = error or found
+                exception = delivery.exception()
+                acknowledged, failed = acknowledged + (exception is None), failed + (exception is not None)
+                error = error or exception
         for batch, first, count in self._ranges:
-            good, bad, found = batch.outcome(first, count)
-            acknowledged, failed = acknowledged + good, failed + bad
-            error = error or found
+            range_acknowledged, range_failed, exception = batch.outcome(first, count)
+            acknowledged, failed = acknowledged + range_acknowledged, failed + range_failed
+            error = error or exception
         return acknowledged, failed, error
 
-    def _outcome(self) -> int:
+    def _result(self) -> int:
         acknowledged, _, error = self._tally()
         if error is not None:
             raise error
@@ -226,14 +228,14 @@ class Deliveries:
         return f"<Deliveries of {self.count}: {acknowledged} acknowledged, {failed} failed>"
 
 
-def _places(batch: ProducerBatch, first: int, count: int) -> Iterator[tuple[str, int, int, int]]:
+def _offset_ranges(batch: ProducerBatch, first: int, count: int) -> Iterator[tuple[str, int, int, int]]:
     if not batch.is_split:
         if batch.done and batch.error is None and batch.base_offset >= 0:
             yield batch.topic, batch.partition, batch.base_offset + first, count
         return
-    begins = 0
+    part_start = 0
     for part in batch.parts:
-        low, high = max(first, begins), min(first + count, begins + part.count)
+        low, high = max(first, part_start), min(first + count, part_start + part.count)
         if low < high:
-            yield from _places(part, low - begins, high - low)
-        begins += part.count
+            yield from _offset_ranges(part, low - part_start, high - low)
+        part_start += part.count

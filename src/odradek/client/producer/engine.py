@@ -1,7 +1,7 @@
-"""The parts of a producer put together, the same for both worlds.
+"""Composition and lifecycle of a producer, shared by the asyncio and the blocking client.
 
-What differs between asyncio and threads is passed in as a ``ConcurrencyModel``: the lock around what threads
-share, how those who wait are woken, and how the loop is told that a batch is due.
+The differences are passed in as a ``ConcurrencyModel``: the lock around shared state, the notifier of
+deliveries, and the way to run a function on the loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.client.network.metadata import ClusterMetadata, TopicMetadata
 from odradek.client.network.network_client import NetworkClient
 from odradek.client.producer.accumulator.backpressure import Backpressure
 from odradek.client.producer.accumulator.batch_compression import batch_compression
-from odradek.client.producer.accumulator.batch_growth import BatchGrowth, steps
+from odradek.client.producer.accumulator.batch_growth import BatchGrowth, growth_steps
 from odradek.client.producer.accumulator.buffer_pool import BufferPool
 from odradek.client.producer.accumulator.record_accumulator import RecordAccumulator
 from odradek.client.producer.accumulator.shared_state import SharedState
@@ -39,58 +39,58 @@ log = events.logger("producer")
 
 
 class ConcurrencyModel(NamedTuple):
-    """How one environment waits and wakes."""
+    """Synchronization of application code and the event loop."""
 
-    waiting: LoopNotifier | ThreadNotifier
+    notifier: LoopNotifier | ThreadNotifier
     lock: AbstractContextManager[Any]
     new_signal: Callable[[], Signal]
     post: Callable[[Callable[[], None]], None]
-    """Have a function called on the loop's thread."""
+    """Runs a function on the loop thread."""
     sends_on_loop: bool
-    """Whether that is the thread that sends: then a look gathers what it sends in the same turn."""
+    """Whether ``send`` runs on the loop: then one run of the sender covers all sends of a loop iteration."""
 
 
 class ProducerEngine:
-    """Owns network, accumulator and sender of one producer. ``appender.send`` is the way in."""
+    """Owns the network client, accumulator and sender of one producer. Records enter by ``appender.send``."""
 
     def __init__(
         self,
         settings: Settings,
         environment: ClientEnvironment,
-        side: ConcurrencyModel,
-        slow: Callable[..., Any],
+        concurrency: ConcurrencyModel,
+        append_slow: Callable[..., Any],
         partitioner: Partitioner | None,
         *,
         has_system_time: bool = False,
     ) -> None:
         self.settings = settings
-        self.side = side
+        self.concurrency = concurrency
         self.clock = environment.clock
         self.network = NetworkClient(environment, settings, client_id=settings[connection_options.CLIENT_ID])
-        self.network.abandoned = self._was_abandoned
-        self.order = _order(settings)
+        self.network.on_loop_ended = self._on_loop_ended
+        self.transaction_manager = _new_transaction_manager(settings)
         self.ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
         self.has_partitioner = partitioner is not None
         self.appender = RecordAppender(
-            slow,
-            # Without a clock of ours the appender reads the system's, which costs it no call.
+            append_slow,
+            # Without a clock the appender reads the system time itself, which saves a call.
             None if has_system_time else environment.clock.wall_ms,
             ignore_keys=self.ignores_keys,
             explicit_partitions_only=self.has_partitioner,
         )
-        self._stock = self._make_stock()
-        self.accumulator, self.pool, self.pace = self._stock[:3]
-        self.sender = Sender(self.network, self._stock, settings, environment.entropy)
-        self.intake = self._make_intake(environment, partitioner)
+        self._shared = self._make_shared_state()
+        self.accumulator, self.pool, self.backpressure = self._shared[:3]
+        self.sender = Sender(self.network, self._shared, settings, environment.entropy)
+        self.slow_path = self._make_slow_path(environment, partitioner)
         self._topics_seen: set[str] = set()
         self.network.add_listener(self._forget_unused_topics)
         self._closing: asyncio.Task[None] | None = None
-        self._close_by_s: float | None = None
-        self._close_limit: asyncio.Timeout | None = None
+        self._close_deadline_s: float | None = None
+        self._close_timeout: asyncio.Timeout | None = None
         self.is_started = False
         self._declare_metrics()
 
-    def _make_stock(self) -> SharedState:
+    def _make_shared_state(self) -> SharedState:
         settings = self.settings
         batch_bytes = _batch_bytes(settings)
         memory_bytes = settings[options.BUFFER_MEMORY]
@@ -100,8 +100,8 @@ class ProducerEngine:
             batch_bytes=batch_bytes,
             linger_ms=settings[options.LINGER_MS],
             delivery_timeout_ms=timeout_ms,
-            order=self.order,
-            sealed=self.appender.clear_open_batch,
+            transaction_manager=self.transaction_manager,
+            on_sealed=self.appender.clear_open_batch,
         )
         return SharedState(
             accumulator,
@@ -109,16 +109,16 @@ class ProducerEngine:
             Backpressure(memory_bytes, batch_bytes),
             batch_compression(settings),
             BatchGrowth(grown_bytes, timeout_ms),
-            self.order,
-            self.side.lock,
+            self.transaction_manager,
+            self.concurrency.lock,
             self.clock,
         )
 
-    def _make_intake(
+    def _make_slow_path(
         self, environment: ClientEnvironment, partitioner: Partitioner | None
     ) -> SlowPathAppender:
         settings = self.settings
-        sticking = StickyPartitioner(
+        sticky_partitioner = StickyPartitioner(
             self.accumulator,
             environment.clock,
             environment.entropy.below(1 << 32),
@@ -133,31 +133,31 @@ class ProducerEngine:
             settings[options.BUFFER_MEMORY],
             self.ignores_keys,
         )
-        intake = SlowPathAppender(
+        slow_path = SlowPathAppender(
             limits,
             lambda: self.network.metadata,
-            self._stock,
-            sticking,
-            self.side.waiting,
+            self._shared,
+            sticky_partitioner,
+            self.concurrency.notifier,
             partitioner,
-            self.side.new_signal,
+            self.concurrency.new_signal,
             self._notify,
         )
-        intake.appender = self.appender
-        return intake
+        slow_path.appender = self.appender
+        return slow_path
 
     def _notify(self, due_ms: int) -> None:
-        """A batch will be due: wake the sender, unless it looks by then anyway."""
+        """Wake the sender for a new batch, unless it runs before the batch is due."""
         sender = self.sender
-        if due_ms < sender.looks_at_ms:
-            sender.looks_at_ms = due_ms
-            self.side.post(sender.wake if self.side.sends_on_loop else sender.look)
+        if due_ms < sender.next_run_ms:
+            sender.next_run_ms = due_ms
+            self.concurrency.post(sender.wakeup if self.concurrency.sends_on_loop else sender.run_now)
 
     def _forget_unused_topics(self, metadata: ClusterMetadata) -> None:
-        """Metadata is no longer kept of what nothing was sent to for long: keep nothing else of it."""
+        """Drop the appender's state of topics that have expired from the metadata."""
         unused = self._topics_seen - metadata.topics.keys()
         if unused:
-            with self.side.lock:
+            with self.concurrency.lock:
                 unused -= {batch.topic for batch in self.accumulator.incomplete}
                 for topic in unused:
                     self.appender.forget_topic(topic)
@@ -165,14 +165,14 @@ class ProducerEngine:
 
     def _declare_metrics(self) -> None:
         metrics, pool = self.network.metrics, self.pool
-        metrics.gauge("buffer-total-bytes", "What buffer.memory is.", lambda: pool.memory_bytes)
-        metrics.gauge("buffer-available-bytes", "What of it is free.", lambda: pool.available_bytes)
-        metrics.gauge("waiting-threads", "Sends that wait for memory.", lambda: pool.waiting_count)
+        metrics.gauge("buffer-total-bytes", "Total buffer memory in bytes.", lambda: pool.memory_bytes)
+        metrics.gauge("buffer-available-bytes", "Free buffer memory in bytes.", lambda: pool.available_bytes)
+        metrics.gauge("waiting-threads", "Sends waiting for buffer memory.", lambda: pool.waiting_count)
         metrics.gauge(
-            "requests-in-flight", "Batches that wait for an answer.", lambda: self.sender.in_flight_count
+            "requests-in-flight", "Batches waiting for a response.", lambda: self.sender.in_flight_count
         )
 
-    # Life; all on the loop.
+    # Lifecycle; all on the loop.
 
     async def start(self) -> None:
         if not self.is_started:
@@ -180,119 +180,119 @@ class ProducerEngine:
             await self.network.start()
             self.sender.start()
 
-    async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicMetadata:
-        """A topic once it is known; it is forgotten when nothing is sent to it for long."""
+    async def wait_for_topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicMetadata:
+        """Return a topic once it is known; its metadata expires when it is idle for long."""
         return await self.network.wait_for_topic(name, timeout_ms, partition=partition, expires=True)
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until all that was sent before is done, callbacks included."""
+        """Wait until all records sent before are completed, including callbacks."""
         await self.start()
         done = asyncio.Event()
-        with self.side.lock:
+        with self.concurrency.lock:
             flush = self.accumulator.begin_flush(done.set)
-        self.sender.wake()
+        self.sender.wakeup()
         try:
             async with asyncio.timeout(timeout_s):
                 await done.wait()
         except TimeoutError:
-            raise TimedOut(f"not all records were delivered within {timeout_s} s") from None
+            raise TimedOut(f"flush did not complete within {timeout_s} s") from None
         finally:
-            with self.side.lock:
-                self.accumulator.leave_flush(flush)
+            with self.concurrency.lock:
+                self.accumulator.cancel_flush(flush)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what was sent, for as long as allowed; fail the rest; end everything. Once.
+        """Deliver sent records within the timeout, fail the rest, and close all connections.
 
-        Of several that close, the one with the least time to spare decides.
+        Of several concurrent calls, the shortest timeout counts.
         """
         loop = asyncio.get_running_loop()
         if timeout_s is not None:
-            self._hasten(loop.time() + timeout_s)
+            self._shorten_close(loop.time() + timeout_s)
         if self._closing is None:
             self._closing = loop.create_task(self._close(), name="close")
         await asyncio.shield(self._closing)
 
-    def _hasten(self, by_s: float) -> None:
-        if self._close_by_s is None or by_s < self._close_by_s:
-            self._close_by_s = by_s
-            if self._close_limit is not None and not self._close_limit.expired():
-                self._close_limit.reschedule(by_s)
+    def _shorten_close(self, deadline_s: float) -> None:
+        if self._close_deadline_s is None or deadline_s < self._close_deadline_s:
+            self._close_deadline_s = deadline_s
+            if self._close_timeout is not None and not self._close_timeout.expired():
+                self._close_timeout.reschedule(deadline_s)
 
-    def refuse_sends(self) -> None:
-        """From now on every send is refused; those that wait hear of it."""
-        with self.side.lock:
-            self.intake.is_closed = True
+    def reject_sends(self) -> None:
+        """Reject all later sends, and wake those that wait."""
+        with self.concurrency.lock:
+            self.slow_path.is_closed = True
             self.appender.paused = True
             self.accumulator.closing = True
             self.accumulator.seal_open()
-            self.pace.release()
+            self.backpressure.wake_all()
             for waiter in self.pool.waiters():
                 waiter.wake()
 
-    def _was_abandoned(self) -> None:
-        """The event loop ends, and nobody has closed the producer: its records must hear of it now."""
+    def _on_loop_ended(self) -> None:
+        """Fail all records: the event loop has ended before the producer was closed."""
         if self._closing is not None:
             return
-        self.intake.closed_because = "the event loop of this producer has ended, and it was never closed"
+        self.slow_path.close_reason = "the event loop of this producer ended before the producer was closed"
         if self.accumulator.has_incomplete:
             log.warning("producer_not_closed", client=self.settings[connection_options.CLIENT_ID])
-        self.refuse_sends()
-        self.sender.fail_all(ClientClosed(self.intake.closed_because))
+        self.reject_sends()
+        self.sender.fail_all(ClientClosed(self.slow_path.close_reason))
 
     async def _close(self) -> None:
-        self.refuse_sends()
-        by_s = self._close_by_s
+        self.reject_sends()
+        deadline_s = self._close_deadline_s
         try:
-            if self.is_started and (by_s is None or by_s > asyncio.get_running_loop().time()):
-                await self._finish(by_s)
+            if self.is_started and (deadline_s is None or deadline_s > asyncio.get_running_loop().time()):
+                await self._finish(deadline_s)
         finally:
             closed = ClientClosed("the producer was closed before this record was delivered")
-            if self.order is not None:
-                self.order.close()
+            if self.transaction_manager is not None:
+                self.transaction_manager.close()
             self.sender.fail_all(closed)
             if self.is_started:
-                await self.sender.end()
+                await self.sender.stop()
             await self.network.close()
 
-    async def _finish(self, by_s: float | None) -> None:
-        """End what is open in order, as far as time allows."""
+    async def _finish(self, deadline_s: float | None) -> None:
+        """Deliver records and abort an open transaction, until the deadline."""
         try:
-            async with asyncio.timeout_at(by_s) as self._close_limit:
-                order = self.order
-                # What was written in a transaction that has failed is worth no wait.
-                if order is None or order.state is not TxnManagerState.ABORTABLE_ERROR:
+            async with asyncio.timeout_at(deadline_s) as self._close_timeout:
+                manager = self.transaction_manager
+                # The records of a failed transaction are not worth waiting for.
+                if manager is None or manager.state is not TxnManagerState.ABORTABLE_ERROR:
                     await self.flush()
-                if order is not None and order.has_ongoing_transaction:
-                    await self._abort(order)
+                if manager is not None and manager.has_ongoing_transaction:
+                    await self._abort(manager)
         except TimeoutError:
             return
         finally:
-            self._close_limit = None
+            self._close_timeout = None
 
-    async def _abort(self, order: TransactionManager) -> None:
-        """A producer that is closed leaves no transaction open behind it, if it can help it."""
+    async def _abort(self, manager: TransactionManager) -> None:
+        """End the open transaction, so that it does not block readers until it times out."""
         with suppress(ClientError):
-            operation = order.end_transaction()
-            ended = asyncio.Event()
-            operation.when_done(ended.set)
-            self.sender.wake()
-            await ended.wait()
+            result = manager.end_transaction()
+            done = asyncio.Event()
+            result.when_done(done.set)
+            self.sender.wakeup()
+            await done.wait()
 
 
 def _batch_bytes(settings: Settings) -> int:
-    """What a batch may hold; one that may hold nothing has one record."""
+    """Return the capacity of a batch; with ``batch.size=0`` a batch holds one record."""
     return max(settings[options.BATCH_SIZE], BATCH_OVERHEAD)
 
 
 def _grown_bytes(settings: Settings) -> tuple[int, ...]:
-    """What batches grow to while they wait. Where each record is sent alone, they do not."""
+    """Return the sizes that batches grow to; none with ``batch.size=0``."""
     if settings[options.BATCH_SIZE] == 0:
         return ()
     backlog_bytes = min(settings[options.BATCH_BACKLOG_SIZE], settings[options.MAX_REQUEST_SIZE])
-    return steps(_batch_bytes(settings), backlog_bytes)
+    return growth_steps(_batch_bytes(settings), backlog_bytes)
 
 
-def _order(settings: Settings) -> TransactionManager | None:
+def _new_transaction_manager(settings: Settings) -> TransactionManager | None:
     if not settings[options.ENABLE_IDEMPOTENCE]:
         return None
     return TransactionManager(

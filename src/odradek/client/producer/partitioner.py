@@ -1,9 +1,9 @@
-"""Which partition a record without one goes to.
+"""Choice of a partition for records without one.
 
-Records with a key go where Kafka's murmur2 sends them, so that all clients agree. Records without one stick
-to a partition until about ``batch.size`` bytes have gone there, then another is drawn: shorter queues are the
-likelier, and partitions whose broker has not been able to take anything for
-``partitioner.availability.timeout.ms`` are left out. Decisions only: chance and queue lengths are passed in.
+Records with a key are partitioned by murmur2, as in Kafka, so that all clients agree. Records without a key
+stick to a partition for about ``batch.size`` bytes, then another is drawn: partitions with shorter queues are
+more likely, and partitions whose broker has not been ready for ``partitioner.availability.timeout.ms`` are
+excluded. Randomness and queue lengths are passed in.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Protocol
 from odradek.client.values import PartitionInfo
 
 Below = Callable[[int], int]
-"""A whole number from 0 up to, not including, the one given, by chance."""
+"""Returns a random integer from 0 up to, but not including, its argument."""
 
 
 class Partitioner(Protocol):
-    """A partitioner of one's own: any function of these will do.
+    """A custom partitioner: any function with this signature.
 
-    ``partitions`` are all of the topic in order, those with ``leader`` -1 included. The result is the number
-    of one of them.
+    ``partitions`` are all partitions of the topic in order, including those with ``leader`` -1. The result is
+    the number of one of them.
     """
 
     def __call__(
@@ -32,7 +32,7 @@ class Partitioner(Protocol):
 
 
 class LoadTable:
-    """How likely each partition is to be drawn: the shorter its queue, the likelier."""
+    """Weights of partitions for a random draw: the shorter the queue, the higher the weight."""
 
     __slots__ = ("_cumulative", "_partitions")
 
@@ -42,14 +42,14 @@ class LoadTable:
         self._cumulative = list(accumulate(longest - length for length in queue_lengths))
 
     def draw(self, below: Below) -> int:
-        ticket = below(self._cumulative[-1])
-        return self._partitions[bisect_right(self._cumulative, ticket)]
+        draw = below(self._cumulative[-1])
+        return self._partitions[bisect_right(self._cumulative, draw)]
 
 
 def next_sticky(
     partitions: Sequence[int], with_leader: Sequence[int], load: LoadTable | None, below: Below
 ) -> int:
-    """The partition to stick to from now on; without a load table all those with a leader are alike."""
+    """Return the next sticky partition; without a load table, uniformly among those with a leader."""
     if load is not None:
         return load.draw(below)
     choice = with_leader or partitions
@@ -57,14 +57,14 @@ def next_sticky(
 
 
 def load_table(candidates: Sequence[int], queue_lengths: Sequence[int]) -> LoadTable | None:
-    """None where drawing evenly is the same: all queues are as long as each other, or nobody is left."""
+    """Return the load table; None if the draw is uniform, with equal queues or fewer than two candidates."""
     if len(candidates) < 2 or min(queue_lengths) == max(queue_lengths):
         return None
     return LoadTable(candidates, queue_lengths)
 
 
 class RoundRobin:
-    """One partition after another, those without a leader passed over; also for records with a key.
+    """Partitions in turn, skipping those without a leader; also for records with a key.
 
     >>> from odradek.client.producer.partitioner import RoundRobin
     >>> partitions = [PartitionInfo("t", number, 0, (0,), (0,)) for number in range(2)]
@@ -81,6 +81,6 @@ class RoundRobin:
     ) -> int:
         turn = self._next.get(topic, 0)
         self._next[topic] = turn + 1
-        # All of them in turn while none has a leader: the record waits in one of them.
-        choice = [one for one in partitions if one.leader >= 0] or partitions
+        # All partitions while none has a leader: the record waits in one of them.
+        choice = [info for info in partitions if info.leader >= 0] or partitions
         return choice[turn % len(choice)].partition

@@ -1,7 +1,7 @@
 """The producer for asyncio.
 
-``send`` is one call of the compiled appender as long as the record's batch has room; else ``_slow`` waits for
-what the record needs. Nothing of this needs a thread: the sender is driven by the same event loop.
+``send`` is one call of the compiled appender as long as the record's batch has room; otherwise
+``_append_slow`` waits for what the record needs. There is no thread: the sender runs on the same event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 from odradek.client.environment import ClientEnvironment, system_environment
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
 from odradek.client.options.parsing import read_options
-from odradek.client.producer.accumulator.backpressure import STALL_S
+from odradek.client.producer.accumulator.backpressure import STALL_TIMEOUT_S
 from odradek.client.producer.deliveries import Deliveries, LoopNotifier
 from odradek.client.producer.engine import ConcurrencyModel, ProducerEngine
 from odradek.client.producer.partitioner import Partitioner
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 class Producer(Generic[Key_contra, Value_contra]):
     """Sends records to topics, for asyncio.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keywords. It starts when it is first
-    used; ``async with`` starts it and closes it.
+    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments. The producer starts
+    with its first use; ``async with`` starts and closes it.
 
     >>> import asyncio
     >>> from odradek.aio import Producer
@@ -149,30 +149,30 @@ class Producer(Generic[Key_contra, Value_contra]):
         partitioner: Partitioner | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         environment: ClientEnvironment | None = None,
-        _side: ConcurrencyModel | None = None,
-        _slow: Callable[..., Any] | None = None,
+        _concurrency: ConcurrencyModel | None = None,
+        _append_slow: Callable[..., Any] | None = None,
         **options: Any,
     ) -> None:
         settings = read_options(PRODUCER, config, options)
         if partitioner is not None and not callable(partitioner):
-            raise TypeError(f"a partitioner is a function, not {partitioner!r}")
+            raise TypeError(f"partitioner must be callable, got {partitioner!r}")
         self._transforms = RecordTransforms(key_serializer, value_serializer, interceptors)
         self._max_block_ms = settings[producer_options.MAX_BLOCK_MS]
         self._engine = ProducerEngine(
             settings,
             environment or system_environment(),
-            _side or _loop_side(),
-            _slow or self._slow,
+            _concurrency or _asyncio_concurrency(),
+            _append_slow or self._append_slow,
             partitioner,
             has_system_time=environment is None,
         )
         self._append = self._engine.appender.send
         if not self._transforms:
-            # As short as it can be, for each record passes here: the method below says what it does.
-            self.send = _plain_send(self._append)  # type: ignore[method-assign]
+            # The shortest path, as it runs for each record; the method below documents it.
+            self.send = _direct_send(self._append)  # type: ignore[method-assign]
         self._transaction_calls = TransactionCalls(self._engine, self._max_block_ms)
         self.client_id: str = settings[connection_options.CLIENT_ID]
-        """What brokers call this client in their logs."""
+        """The client id in requests and broker logs."""
 
     # Sending.
 
@@ -186,10 +186,11 @@ class Producer(Generic[Key_contra, Value_contra]):
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put a record on its way; ``await`` the delivery that this gives to learn its offset.
+        """Send a record; ``await`` the returned delivery for its offset.
 
-        Waits for up to ``max.block.ms`` while the topic is not known or memory is full. It raises if the
-        record was not taken; else its fate is told exactly once: by the delivery, and to ``on_delivery``.
+        Waits for up to ``max.block.ms`` while the topic is unknown or memory is full. Raises if the record
+        was not accepted; otherwise it completes exactly once: the delivery is done, and ``on_delivery`` is
+        called with the record's metadata and None, or with None and the error.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -200,21 +201,21 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> asyncio.run(main())
         True
         """
-        preparing = self._transforms
-        record = preparing.intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
-        told = preparing.on_delivery(record, on_delivery)
+        transforms = self._transforms
+        record = transforms.intercept(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+        callback = transforms.delivery_callback(record, on_delivery)
         try:
-            plain = preparing.serialized(record)
-            return await self._appended(self._append(*plain, told))
-        except (ClientError, ValueError, TypeError) as refused:
-            preparing.interceptors.on_send_failed(record, refused)
+            serialized = transforms.serialize(record)
+            return await self._appended(self._append(*serialized, callback))
+        except (ClientError, ValueError, TypeError) as error:
+            transforms.interceptors.on_send_failed(record, error)
             raise
 
-    async def _appended(self, made: Any) -> Delivery:
-        """The appender gives a delivery, or what ``_slow`` is: a coroutine of one."""
-        return made if type(made) is Delivery else cast("Delivery", await made)
+    async def _appended(self, result: Any) -> Delivery:
+        """Return the appender's delivery, or the result of the coroutine ``_append_slow``."""
+        return result if type(result) is Delivery else cast("Delivery", await result)
 
-    async def _slow(
+    async def _append_slow(
         self,
         topic: str,
         value: Any,
@@ -224,43 +225,45 @@ class Producer(Generic[Key_contra, Value_contra]):
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
-        """The way of a record whose batch is not at hand."""
+        """Append a record that does not fit in an open batch, waiting as long as it must."""
         engine = self._engine
-        placing = engine.intake.placing(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        pending = engine.slow_path.begin_append(
+            topic, value, key, headers, partition, timestamp_ms, on_delivery
+        )
         if not engine.is_started:
             await engine.start()
         try:
-            if (need := placing.step()) is not None:
+            if (reason := pending.try_append()) is not None:
                 deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms
-                while need is not None:
-                    await self._wait(need, placing, deadline_ms)
-                    need = placing.step()
-        except ClientError as refused:
-            self._transaction_calls.send_failed(refused)
+                while reason is not None:
+                    await self._wait(reason, pending, deadline_ms)
+                    reason = pending.try_append()
+        except ClientError as error:
+            self._transaction_calls.send_failed(error)
             raise
         finally:
-            placing.abandon()
-        assert placing.delivery is not None
-        return placing.delivery
+            pending.abandon()
+        assert pending.delivery is not None
+        return pending.delivery
 
-    async def _wait(self, need: WaitReason, placing: PendingAppend, deadline_ms: int) -> None:
+    async def _wait(self, reason: WaitReason, pending: PendingAppend, deadline_ms: int) -> None:
         engine = self._engine
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
-        record = placing.record
-        if need is WaitReason.TOPIC:
-            await engine.topic(record.topic, left_ms, record.partition)
+        record = pending.record
+        if reason is WaitReason.METADATA:
+            await engine.wait_for_topic(record.topic, left_ms, record.partition)
             return
-        signal = cast("asyncio.Event", placing.signal)
-        if need is WaitReason.PACE:
+        signal = cast("asyncio.Event", pending.signal)
+        if reason is WaitReason.BACKPRESSURE:
             try:
-                await asyncio.wait_for(signal.wait(), STALL_S)
+                await asyncio.wait_for(signal.wait(), STALL_TIMEOUT_S)
             except TimeoutError:
-                placing.gave_up_waiting()
+                pending.on_stall()
             return
         try:
             await asyncio.wait_for(signal.wait(), left_ms / 1000)
         except TimeoutError:
-            raise buffer_full(engine, placing, self._max_block_ms) from None
+            raise buffer_full(engine, pending, self._max_block_ms) from None
 
     async def send_many(
         self,
@@ -271,7 +274,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Send many records in one call; what this gives is awaited to learn how many were acknowledged.
+        """Send many records in one call; ``await`` the result for the number of acknowledged records.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -281,18 +284,18 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> asyncio.run(main())
         3
         """
-        deliveries = Deliveries(self._engine.side.waiting)
-        pouring = send_values(
+        deliveries = Deliveries(self._engine.concurrency.notifier)
+        bulk_send = send_values(
             self._engine.appender, self._transforms, deliveries, topic, values, keys, partition, timestamp_ms
         )
-        await self._run_bulk_send(pouring, prepared=bool(self._transforms.interceptors))
+        await self._run_bulk_send(bulk_send, intercepted=bool(self._transforms.interceptors))
         return deliveries
 
     async def send_arrow(self, table: pyarrow.Table, topic: str | None = None) -> Deliveries:
-        """Send the rows of a table or record batch, without making a Python object of any of them.
+        """Send the rows of a table or record batch, without a Python object per row.
 
-        Columns: ``value``, ``key``, ``topic`` (unless it is given here), ``partition``, ``timestamp``,
-        ``headers``. Serializers and interceptors are not asked.
+        Columns: ``value``, ``key``, ``topic`` (unless passed as argument), ``partition``, ``timestamp``,
+        ``headers``. Serializers and interceptors are not called.
 
         >>> import asyncio, pyarrow
         >>> from odradek.aio import Producer
@@ -306,26 +309,26 @@ class Producer(Generic[Key_contra, Value_contra]):
         from odradek.client.producer.send_arrow import send_table
 
         await self._engine.start()
-        deliveries = Deliveries(self._engine.side.waiting)
-        await self._run_bulk_send(send_table(self._engine, deliveries, table, topic), prepared=False)
+        deliveries = Deliveries(self._engine.concurrency.notifier)
+        await self._run_bulk_send(send_table(self._engine, deliveries, table, topic), intercepted=False)
         return deliveries
 
-    async def _run_bulk_send(self, pouring: BulkSend, *, prepared: bool) -> None:
+    async def _run_bulk_send(self, bulk_send: BulkSend, *, intercepted: bool) -> None:
         try:
-            single = next(pouring)
+            arguments = next(bulk_send)
             while True:
-                if prepared:
-                    delivery = await self.send(*single)
+                if intercepted:
+                    delivery = await self.send(*arguments)
                 else:
-                    delivery = await self._appended(self._append(*single))
-                single = pouring.send(delivery)
+                    delivery = await self._appended(self._append(*arguments))
+                arguments = bulk_send.send(delivery)
         except StopIteration:
             return
 
-    # Looking after it.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Begin to connect; does not wait for brokers. Sending does this by itself.
+        """Start to connect, without waiting for brokers. The first send does so as well.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -338,7 +341,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         await self._engine.start()
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent before has been delivered or has failed, callbacks included.
+        """Wait until all records sent before are delivered or failed, including callbacks.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -353,9 +356,9 @@ class Producer(Generic[Key_contra, Value_contra]):
         await self._engine.flush(timeout_s)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what was sent, then end. After ``timeout_s`` the rest fails with ``ClientClosed``.
+        """Deliver sent records and close. After ``timeout_s`` the rest fails with ``ClientClosed``.
 
-        Every record's fate has been told when this returns. Closing again does nothing.
+        Every record is completed when this returns. Closing again does nothing.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -371,7 +374,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         self._transforms.interceptors.close()
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic and who leads them.
+        """Return the partitions of a topic, with leaders and replicas.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -382,11 +385,11 @@ class Producer(Generic[Key_contra, Value_contra]):
         0
         """
         await self._engine.start()
-        found = await self._engine.topic(topic, self._max_block_ms)
-        return list(found.partitions)
+        metadata = await self._engine.wait_for_topic(topic, self._max_block_ms)
+        return list(metadata.partitions)
 
     def metrics(self) -> dict[str, float]:
-        """What this producer counts about itself, under Kafka's names.
+        """Return the producer's metrics, under Kafka's names.
 
         >>> from odradek.aio import Producer
         >>> Producer(bootstrap_servers="localhost:9092").metrics()["record-send-total"]
@@ -394,12 +397,12 @@ class Producer(Generic[Key_contra, Value_contra]):
         """
         return self._engine.network.metrics.read()
 
-    # TransactionManager.
+    # Transactions.
 
     async def init_transactions(self) -> None:
-        """Take over the ``transactional.id``: fence whoever had it, and end the transaction it left open.
+        """Get a producer id for the ``transactional.id``, fence earlier producers, abort their transaction.
 
-        To be called once, before the first transaction.
+        Call it once, before the first transaction.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -412,7 +415,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         await self._transaction_calls.init()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent from now on counts together, or not at all.
+        """Begin a transaction: the records sent from now on are committed or aborted together.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -447,7 +450,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         await self._transaction_calls.send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:
-        """Deliver what was sent in the transaction, and commit it; raises if anything of it failed.
+        """Deliver the records of the transaction and commit it; raise if any of them failed.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -461,7 +464,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         await self._transaction_calls.commit()
 
     async def abort_transaction(self) -> None:
-        """Take back the transaction. What was not sent yet fails with ``TransactionAborted``.
+        """Abort the transaction. Records that were not sent yet fail with ``TransactionAborted``.
 
         >>> import asyncio
         >>> from odradek.aio import Producer
@@ -482,12 +485,12 @@ class Producer(Generic[Key_contra, Value_contra]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A program that failed does not wait for its brokers to get well.
+        # An interrupted program does not wait for its brokers.
         await self.close(0 if kind is not None and not issubclass(kind, Exception) else None)
 
 
-def _plain_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Delivery]]:
-    """``send`` of a producer that has neither serializers nor interceptors."""
+def _direct_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Delivery]]:
+    """Return ``send`` of a producer without serializers and interceptors."""
 
     async def send(
         topic: str,
@@ -498,21 +501,21 @@ def _plain_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        made = append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
-        return made if type(made) is Delivery else cast("Delivery", await made)
+        result = append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        return result if type(result) is Delivery else cast("Delivery", await result)
 
     return send
 
 
-def _loop_side() -> ConcurrencyModel:
+def _asyncio_concurrency() -> ConcurrencyModel:
     return ConcurrencyModel(
         LoopNotifier(), nullcontext(), asyncio.Event, lambda function: function(), sends_on_loop=True
     )
 
 
-def buffer_full(engine: ProducerEngine, placing: PendingAppend, max_block_ms: int) -> TimedOut:
+def buffer_full(engine: ProducerEngine, pending: PendingAppend, max_block_ms: int) -> TimedOut:
     pool = engine.pool
     return BufferFull(
-        f"no room for a record of {placing.record.topic} within {max_block_ms} ms: {placing.memory_bytes}"
-        f" bytes are needed, and {pool.available_bytes} of {pool.memory_bytes} are free"
+        f"no buffer.memory for a record of topic {pending.record.topic} within {max_block_ms} ms:"
+        f" {pending.memory_bytes} bytes needed, {pool.available_bytes} of {pool.memory_bytes} free"
     )

@@ -1,6 +1,6 @@
-"""What happens to a record before it is bytes: interceptors see it, serializers turn it into bytes.
+"""Interceptors and serializers, applied to a record before it is appended.
 
-A producer that has none of these leaves this out, and ``send`` is one call of the appender.
+A producer without any skips this: its ``send`` is one call of the appender.
 """
 
 from __future__ import annotations
@@ -31,35 +31,37 @@ class RecordTransforms:
     def __bool__(self) -> bool:
         return bool(self.interceptors) or self.key is not None or self.value is not None
 
-    def intercepted(self, record: ProducerRecord) -> ProducerRecord:
+    def intercept(self, record: ProducerRecord) -> ProducerRecord:
         return self.interceptors.on_send(record) if self.interceptors else record
 
-    def serialized(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with key and value as bytes; raises SerializationFailed."""
+    def serialize(self, record: ProducerRecord) -> ProducerRecord:
+        """Return the record with key and value as bytes; raise SerializationFailed."""
         key = record.key if self.key is None else self.key(record.topic, record.key)
         value = record.value if self.value is None else self.value(record.topic, record.value)
         return record._replace(key=key, value=value)
 
-    def on_delivery(self, record: ProducerRecord, given: OnDelivery | None) -> OnDelivery | None:
-        """What to call when the record's fate is known: interceptors first, then what was given."""
+    def delivery_callback(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> OnDelivery | None:
+        """Return the callback of a record: interceptors first, then ``on_delivery``."""
         if not self.interceptors:
-            return given
+            return on_delivery
         interceptors = self.interceptors
 
-        def told(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        def callback(metadata: RecordMetadata | None, error: BaseException | None) -> None:
             if metadata is None:
                 partition = -1 if record.partition is None else record.partition
-                metadata_or_not = RecordMetadata(record.topic, partition, -1, -1, -1, -1)
+                acknowledged = RecordMetadata(record.topic, partition, -1, -1, -1, -1)
             else:
-                metadata_or_not = metadata
-            interceptors.on_acknowledgement(metadata_or_not, error)
-            if given is not None:
-                given(metadata, error)
+                acknowledged = metadata
+            interceptors.on_acknowledgement(acknowledged, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
 
-        return told
+        return callback
 
-    def columns(self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None) -> tuple[Any, Any]:
-        """Many values and keys as bytes."""
+    def serialize_columns(
+        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
+    ) -> tuple[Any, Any]:
+        """Return values and keys as bytes."""
         if self.value is not None:
             serialize = self.value
             values = [serialize(topic, value) for value in values]

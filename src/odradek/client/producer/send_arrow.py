@@ -1,7 +1,7 @@
-"""Rows of Arrow tables on their way into batches: columns are lent to the codec, none is copied.
+"""Sending rows of Arrow tables: the codec reads the columns without copying them.
 
-What comes in another form (dictionaries of texts, times in other units) is cast by Arrow first. Rows
-of several topics are taken apart by topic, each keeping its order.
+Columns of other types (dictionaries of strings, timestamps in other units) are cast by Arrow first. Rows of
+several topics are split by topic, each keeping its order.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from odradek.records.codec import (
 
 _COLUMNS: Final = ("value", "key", "topic", "partition", "timestamp", "headers")
 _IGNORED: Final = frozenset({"offset"})
-"""So that what ``poll_arrow`` gives can be sent as it is."""
+"""So that the result of ``poll_arrow`` can be sent unchanged."""
 
 
 def send_table(engine: ProducerEngine, deliveries: Deliveries, table: Any, topic: str | None) -> BulkSend:
-    """Send a table or record batch; ``topic`` takes the place of the column."""
+    """Send a table or record batch; ``topic`` replaces the column."""
     arrow = load_pyarrow()
     if isinstance(table, arrow.RecordBatch):
         table = arrow.Table.from_batches([table])
     if not isinstance(table, arrow.Table):
         raise SerializationFailed(
-            f"send_arrow takes a pyarrow table or record batch, not {type(table).__name__}"
+            f"table must be a pyarrow.Table or pyarrow.RecordBatch, got {type(table).__name__}"
         )
     _check_names(table, topic)
     for name, rows in _by_topic(arrow, table, topic):
         for batch in rows.to_batches():
             if batch.num_rows:
-                yield from _pour_batch(engine, deliveries, name, arrow, batch)
+                yield from _send_batch(engine, deliveries, name, arrow, batch)
 
 
 def _check_names(table: Any, topic: str | None) -> None:
-    given = set(table.column_names)
-    unknown = sorted(given - set(_COLUMNS) - _IGNORED)
+    names = set(table.column_names)
+    unknown = sorted(names - set(_COLUMNS) - _IGNORED)
     if unknown:
-        raise SerializationFailed(f"unknown columns {', '.join(unknown)}; there are {', '.join(_COLUMNS)}")
-    if not given & {"value", "key"}:
-        raise SerializationFailed("a table without columns value and key has nothing to send")
-    if topic is None and "topic" not in given:
-        raise SerializationFailed("no topic: give one, or a column topic")
+        raise SerializationFailed(f"columns must be among {', '.join(_COLUMNS)}, got {', '.join(unknown)}")
+    if not names & {"value", "key"}:
+        raise SerializationFailed(f"table must have a column value or key, got {', '.join(sorted(names))}")
+    if topic is None and "topic" not in names:
+        raise SerializationFailed("topic is required: pass topic, or add a column topic")
 
 
 def _by_topic(arrow: Any, table: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
@@ -62,46 +62,46 @@ def _by_topic(arrow: Any, table: Any, topic: str | None) -> Iterator[tuple[str, 
 
     column = compute.cast(table.column("topic"), arrow.string())
     if column.null_count:
-        raise SerializationFailed("the column topic has nulls")
+        raise SerializationFailed(f"column topic must not have nulls, got {column.null_count}")
     names = compute.unique(column).to_pylist()
     for name in names:
         yield name, table if len(names) == 1 else table.filter(compute.equal(column, name))
 
 
-def _pour_batch(
+def _send_batch(
     engine: ProducerEngine, deliveries: Deliveries, topic: str, arrow: Any, batch: Any
 ) -> BulkSend:
     try:
-        columns, given = _columns(arrow, batch)
+        columns, explicit = _columns(arrow, batch)
         keys = _bytes_column(arrow, _column(batch, "key"))
-    except (ValueError, arrow.ArrowException) as wrong:
-        raise SerializationFailed(f"these columns are no records: {wrong}") from wrong
+    except (ValueError, arrow.ArrowException) as error:
+        raise SerializationFailed(f"columns cannot be converted to records: {error}") from error
     if engine.has_partitioner:
-        yield from _one_by_one(deliveries, topic, columns, given)
+        yield from _one_by_one(deliveries, topic, columns, explicit)
         return
     metadata = engine.network.metadata.topics.get(topic)
     if metadata is None or not metadata.partitions:
-        # The first row waits for metadata as a record of its own would.
+        # The first row waits for metadata like a single record.
         first = columns.row(0)
-        number = None if given is None else _number(partitions_for_keys(None, 1, given), 0)
+        number = None if explicit is None else _number(partitions_for_keys(None, 1, explicit), 0)
         deliveries.add_one((yield SendArguments(topic, first[2], first[1], first[3], number, first[0])))
         if batch.num_rows > 1:
-            yield from _pour_batch(engine, deliveries, topic, arrow, batch.slice(1))
+            yield from _send_batch(engine, deliveries, topic, arrow, batch.slice(1))
         return
-    sticks = keys is None and given is None
+    sticks = keys is None and explicit is None
     chosen = (
         None
         if sticks
-        else partitions_for_keys(keys, len(metadata.partitions), given, ignore_keys=engine.ignores_keys)
+        else partitions_for_keys(keys, len(metadata.partitions), explicit, ignore_keys=engine.ignores_keys)
     )
     yield from send_columns(engine.appender, deliveries, topic, columns, chosen)
 
 
 def _one_by_one(
-    deliveries: Deliveries, topic: str, columns: RecordColumns, given: NumbersColumn | None
+    deliveries: Deliveries, topic: str, columns: RecordColumns, explicit: NumbersColumn | None
 ) -> BulkSend:
-    """A partitioner of the program's own wants to see each record."""
-    numbers = None if given is None else partitions_for_keys(None, 1, given)
+    """Send each row as a single record, for a custom partitioner."""
+    numbers = None if explicit is None else partitions_for_keys(None, 1, explicit)
     for row in range(columns.length):
         timestamp, key, value, headers = columns.row(row)
         number = None if numbers is None else _number(numbers, row)
@@ -109,12 +109,12 @@ def _one_by_one(
 
 
 def _number(partitions: bytearray, row: int) -> int | None:
-    found = memoryview(partitions).cast("i")[row]
-    return None if found < 0 else found
+    partition = memoryview(partitions).cast("i")[row]
+    return None if partition < 0 else partition
 
 
 def _columns(arrow: Any, batch: Any) -> tuple[RecordColumns, NumbersColumn | None]:
-    given = _numbers_column(arrow, _column(batch, "partition"), arrow.int32())
+    explicit = _numbers_column(arrow, _column(batch, "partition"), arrow.int32())
     columns = RecordColumns(
         batch.num_rows,
         _bytes_column(arrow, _column(batch, "value")),
@@ -122,7 +122,7 @@ def _columns(arrow: Any, batch: Any) -> tuple[RecordColumns, NumbersColumn | Non
         _numbers_column(arrow, _times(arrow, _column(batch, "timestamp")), arrow.int64()),
         _headers_column(arrow, _column(batch, "headers")),
     )
-    return columns, given
+    return columns, explicit
 
 
 def _column(batch: Any, name: str) -> Any | None:
@@ -131,7 +131,7 @@ def _column(batch: Any, name: str) -> Any | None:
 
 
 def _times(arrow: Any, array: Any | None) -> Any | None:
-    """Milliseconds, from times of any unit."""
+    """Return timestamps of any unit as milliseconds."""
     if array is not None and arrow.types.is_timestamp(array.type):
         return array.cast(arrow.timestamp("ms", array.type.tz), safe=False).view(arrow.int64())
     return array
@@ -165,7 +165,7 @@ def _headers_column(arrow: Any, array: Any | None) -> HeadersColumn | None:
         array = array.cast(arrow.list_(arrow.struct([("key", arrow.string()), ("value", arrow.binary())])))
     is_wide = arrow.types.is_large_list(array.type)
     if not is_wide and not arrow.types.is_list(array.type):
-        raise ValueError(f"headers are a list of key and value, not {array.type}")
+        raise ValueError(f"headers must be a list of structs with key and value, got {array.type}")
     pairs = array.values
     names, values = (_bytes_column(arrow, pairs.field(name)) for name in ("key", "value"))
     if names is None:

@@ -1,7 +1,7 @@
-"""Many records in one call: chunks go to the appender, and what it cannot place is sent by itself.
+"""Sending many records in one call: chunks go to the appender, the rest is sent one by one.
 
-Generators that yield the arguments of each single send and are given its delivery: so that both worlds, which
-wait in different ways, share what is left.
+Generators that yield the arguments of each single ``send`` and receive its delivery: the asyncio and the
+blocking producer, which wait in different ways, share the rest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from odradek.client.producer.record_transforms import RecordTransforms
 from odradek.records.codec import Delivery, RecordAppender, RecordColumns
 
 _CHUNK: Final = 8192
-"""Records of an iterable that are held at a time."""
+"""Number of records taken from an iterable at a time."""
 
 
 class SendArguments(NamedTuple):
-    """The arguments of one send."""
+    """The arguments of one ``send``."""
 
     topic: str
     value: Any
@@ -34,7 +34,7 @@ BulkSend = Generator[SendArguments, Delivery, None]
 
 def send_values(
     appender: RecordAppender,
-    preparing: RecordTransforms,
+    transforms: RecordTransforms,
     deliveries: Deliveries,
     topic: str,
     values: Iterable[Any],
@@ -42,20 +42,20 @@ def send_values(
     partition: int | None,
     timestamp_ms: int | None,
 ) -> BulkSend:
-    """Send values, each with the key at its place."""
+    """Send values, each with the key at the same index."""
     for chunk, chunk_keys in _chunks(values, keys):
-        if preparing.interceptors:
+        if transforms.interceptors:
             yield from _one_by_one(deliveries, topic, chunk, chunk_keys, partition, timestamp_ms)
             continue
-        plain, plain_keys = preparing.columns(topic, chunk, chunk_keys)
-        row, end = 0, len(plain)
+        serialized, serialized_keys = transforms.serialize_columns(topic, chunk, chunk_keys)
+        row, end = 0, len(serialized)
         while row < end:
-            row, ranges = appender.send_many(topic, plain, plain_keys, partition, timestamp_ms, row)
+            row, ranges = appender.send_many(topic, serialized, serialized_keys, partition, timestamp_ms, row)
             deliveries.add(ranges)
             if row < end:
-                key = None if plain_keys is None else plain_keys[row]
+                key = None if serialized_keys is None else serialized_keys[row]
                 deliveries.add_one(
-                    (yield SendArguments(topic, plain[row], key, None, partition, timestamp_ms))
+                    (yield SendArguments(topic, serialized[row], key, None, partition, timestamp_ms))
                 )
                 row += 1
 
@@ -80,7 +80,7 @@ def send_columns(
     columns: RecordColumns,
     partitions: bytearray | None,
 ) -> BulkSend:
-    """Send rows of columns; ``partitions`` has an int32 for each, -1 for those that stick."""
+    """Send rows of columns; ``partitions`` has an int32 per row, -1 for the sticky partition."""
     chosen = None if partitions is None else memoryview(partitions).cast("i")
     row, end = 0, columns.length
     while row < end:
@@ -89,8 +89,8 @@ def send_columns(
         if row < end:
             timestamp, key, value, headers = columns.row(row)
             number = -1 if chosen is None else chosen[row]
-            given = None if number < 0 else number
-            deliveries.add_one((yield SendArguments(topic, value, key, headers, given, timestamp)))
+            partition = None if number < 0 else number
+            deliveries.add_one((yield SendArguments(topic, value, key, headers, partition, timestamp)))
             row += 1
 
 
@@ -99,12 +99,12 @@ def _chunks(
 ) -> Iterable[tuple[Sequence[Any], Sequence[Any] | None]]:
     if isinstance(values, list | tuple) and (keys is None or isinstance(keys, list | tuple)):
         if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(values)} values cannot have {len(keys)} keys")
+            raise ValueError(f"keys must be as many as values ({len(values)}), got {len(keys)}")
         yield values, keys
         return
-    value_of, key_of = iter(values), None if keys is None else iter(keys)
-    while chunk := list(islice(value_of, _CHUNK)):
-        chunk_keys = None if key_of is None else list(islice(key_of, len(chunk)))
+    value_iterator, key_iterator = iter(values), None if keys is None else iter(keys)
+    while chunk := list(islice(value_iterator, _CHUNK)):
+        chunk_keys = None if key_iterator is None else list(islice(key_iterator, len(chunk)))
         if chunk_keys is not None and len(chunk_keys) != len(chunk):
-            raise ValueError("there are fewer keys than values")
+            raise ValueError("keys must be as many as values, got fewer keys")
         yield chunk, chunk_keys

@@ -1,9 +1,8 @@
-"""Where a record finds its batch: the part of ``send`` that the appender's fast path cannot do.
+"""The slow path of ``send``: appends records that the compiled appender's fast path cannot.
 
-It runs where ``send`` was called and never sleeps. ``PendingAppend.step`` either places the record or says
-what it
-needs: metadata of a topic, memory, or that the loop catches up. Whoever calls waits for that in its own way
-(a thread on its event, a task on its own) and steps again.
+It runs in the thread that calls ``send`` and never sleeps. ``PendingAppend.try_append`` either appends the
+record or returns what it has to wait for: metadata of a topic, memory, or that the loop catches up. The
+caller waits for that in its own way (on a ``threading.Event`` or an ``asyncio.Event``) and tries again.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from odradek.records.layout import BATCH_OVERHEAD, INT64_MAX
 
 
 class Signal(Protocol):
-    """What a sender waits on: ``threading.Event`` or ``asyncio.Event``."""
+    """The event that ``send`` waits on: ``threading.Event`` or ``asyncio.Event``."""
 
     def set(self) -> None: ...
 
 
 class WaitReason(enum.Enum):
-    """What stands between a record and its batch."""
+    """Reasons why a record cannot be appended yet."""
 
-    TOPIC = "metadata of the topic, or of a partition that it does not have yet"
-    MEMORY = "room within buffer.memory"
-    PACE = "the loop to carry off what is queued"
+    METADATA = "the topic, or its partition, is not in the metadata"
+    MEMORY = "buffer.memory is exhausted"
+    BACKPRESSURE = "too many full batches are queued"
 
 
 class SerializedRecord(NamedTuple):
-    """A record whose key and value are bytes; ``partition`` None leaves the choice to the producer."""
+    """A record with key and value as bytes; without ``partition`` the producer chooses one."""
 
     topic: str
     value: bytes | None
@@ -58,7 +57,7 @@ class SerializedRecord(NamedTuple):
 
 
 class AppendLimits(NamedTuple):
-    """What bounds records and batches, and whether keys choose partitions."""
+    """Limits of records and batches, and whether keys choose partitions."""
 
     linger_ms: int
     request_bytes_max: int
@@ -67,39 +66,39 @@ class AppendLimits(NamedTuple):
 
 
 class SlowPathAppender:
-    """Opens batches and puts records into them."""
+    """Opens batches and appends records to them."""
 
     def __init__(
         self,
         limits: AppendLimits,
         metadata: Callable[[], ClusterMetadata],
-        stock: SharedState,
-        sticking: StickyPartitioner,
-        waiting: Any,
+        shared: SharedState,
+        sticky_partitioner: StickyPartitioner,
+        notifier: Any,
         partitioner: Partitioner | None,
         new_signal: Callable[[], Signal],
         notify: Callable[[int], None],
     ) -> None:
         self._limits = limits
-        self._image = metadata
-        self._accumulator = stock.accumulator
-        self._pool = stock.pool
-        self._pace = stock.pace
-        self._packing = stock.packing
-        self._growth = stock.growth
-        self._order = stock.order
-        self._lock = stock.lock
-        self._clock = stock.clock
-        self._sticking = sticking
-        self._waiting = waiting
+        self._metadata = metadata
+        self._accumulator = shared.accumulator
+        self._pool = shared.pool
+        self._backpressure = shared.backpressure
+        self._compression = shared.compression
+        self._growth = shared.growth
+        self._transaction_manager = shared.transaction_manager
+        self._lock = shared.lock
+        self._clock = shared.clock
+        self._sticky_partitioner = sticky_partitioner
+        self._notifier = notifier
         self._partitioner = partitioner
         self._new_signal = new_signal
         self._notify = notify
         self.appender: RecordAppender
         self.is_closed = False
-        self.closed_because = "the producer has been closed"
+        self.close_reason = "the producer has been closed"
 
-    def placing(
+    def begin_append(
         self,
         topic: str,
         value: object,
@@ -109,204 +108,208 @@ class SlowPathAppender:
         timestamp_ms: int | None,
         on_delivery: Callable[..., object] | None,
     ) -> PendingAppend:
-        """Begin to place a record; raises what no waiting can mend."""
+        """Validate a record; raise if it is invalid or larger than the limits."""
         if self.is_closed:
-            raise ClientClosed(self.closed_because)
+            raise ClientClosed(self.close_reason)
         if not isinstance(topic, str) or not topic:
-            raise ValueError(f"a topic is a text that is not empty, not {topic!r}")
+            raise ValueError(f"topic must be a non-empty str, got {topic!r}")
         if partition is not None and partition < 0:
-            raise ValueError(f"partitions are counted from 0: there is none {partition}")
+            raise ValueError(f"partition must be >= 0, got {partition}")
         if timestamp_ms is not None and timestamp_ms < 0:
-            raise ValueError(f"a record's time is not before 1970: {timestamp_ms}")
+            raise ValueError(f"timestamp_ms must be >= 0, got {timestamp_ms}")
         if timestamp_ms is not None and timestamp_ms > INT64_MAX:
-            raise ValueError(f"a record's time in ms has 63 bits at most: {timestamp_ms}")
+            raise ValueError(f"timestamp_ms must be <= 2**63 - 1, got {timestamp_ms}")
         record = SerializedRecord(
             topic,
-            _plain(value, "value"),
-            _plain(key, "key"),
-            _frozen(headers),
+            _as_bytes(value, "value"),
+            _as_bytes(key, "key"),
+            _copied_headers(headers),
             partition,
             timestamp_ms,
             on_delivery,
         )
         size_bytes = BATCH_OVERHEAD + record_size_upper_bound(record.key, record.value, record.headers)
         if size_bytes > self._limits.request_bytes_max or size_bytes > self._limits.memory_bytes:
-            self._refuse_too_large(record, size_bytes)
+            self._reject_too_large(record, size_bytes)
         return PendingAppend(self, record, size_bytes)
 
-    def _refuse_too_large(self, record: SerializedRecord, size_bytes: int) -> None:
-        for name, bound in (
+    def _reject_too_large(self, record: SerializedRecord, size_bytes: int) -> None:
+        for name, limit in (
             ("max.request.size", self._limits.request_bytes_max),
             ("buffer.memory", self._limits.memory_bytes),
         ):
-            if size_bytes > bound:
-                refused = RecordTooLarge(
-                    f"a record for {record.topic} may take {size_bytes} bytes, and {name} is {bound}",
+            if size_bytes > limit:
+                error = RecordTooLarge(
+                    f"record for topic {record.topic} must fit in {name} ({limit} bytes),"
+                    f" got up to {size_bytes} bytes",
                     code=ErrorCode.MESSAGE_TOO_LARGE,
                 )
-                if self._order is not None:
-                    self._order.send_failed(refused)
-                raise refused
+                if self._transaction_manager is not None:
+                    self._transaction_manager.send_failed(error)
+                raise error
 
-    def step(self, placing: PendingAppend) -> WaitReason | None:
-        """Place the record, or say what it needs first."""
+    def try_append(self, pending: PendingAppend) -> WaitReason | None:
+        """Append the record, or return what it has to wait for."""
         if self.is_closed:
-            raise ClientClosed(self.closed_because)
-        record = placing.record
-        topic = self._image().topics.get(record.topic)
+            raise ClientClosed(self.close_reason)
+        record = pending.record
+        topic = self._metadata().topics.get(record.topic)
         if topic is None or not topic.partitions:
-            return WaitReason.TOPIC
+            return WaitReason.METADATA
         if record.partition is not None and record.partition >= len(topic.partitions):
-            return WaitReason.TOPIC
-        chosen = self._chosen(placing, topic)
+            return WaitReason.METADATA
+        chosen = self._chosen_partition(pending, topic)
         with self._lock:
-            # Nobody closes while the lock is held; what was placed after that would never be told of.
+            # Checked under the lock: a record appended after the close would never be completed.
             if self.is_closed:
-                raise ClientClosed(self.closed_because)
+                raise ClientClosed(self.close_reason)
             self.appender.set_topic(record.topic, len(topic.partitions))
-            sticks = chosen is None
-            number = self._sticking.partition(self.appender, topic) if chosen is None else chosen
+            is_sticky = chosen is None
+            number = self._sticky_partitioner.partition(self.appender, topic) if chosen is None else chosen
             partition = TopicPartition(record.topic, number)
-            if self._order is not None:
-                self._order.before_append(partition)
+            if self._transaction_manager is not None:
+                self._transaction_manager.before_append(partition)
             tail = self._accumulator.tail(partition)
             if tail is not None and not tail.is_open:
                 tail = None
-            if tail is not None and self._append_to(tail, placing, sticks):
+            if tail is not None and self._append_to(tail, pending, is_sticky):
                 return None
-            if placing.may_wait and self._pace.is_too_fast(self._accumulator.queued_bytes):
-                return self._hold_back(placing)
-            if tail is not None and self._grow(tail, placing, sticks):
+            if pending.may_wait and self._backpressure.is_exceeded(self._accumulator.queued_bytes):
+                return self._wait_for_backpressure(pending)
+            if tail is not None and self._grow(tail, pending, is_sticky):
                 return None
-            need = self._room(placing)
-            if need is not None:
-                return need
-            due_ms = self._open(placing, partition, sticks)
+            reason = self._reserve_memory(pending)
+            if reason is not None:
+                return reason
+            due_ms = self._open(pending, partition, is_sticky)
         self._notify(due_ms)
         return None
 
-    def _chosen(self, placing: PendingAppend, topic: TopicMetadata) -> int | None:
-        """The partition that was given or follows from the key; None leaves it to stick."""
-        record, count = placing.record, len(topic.partitions)
+    def _chosen_partition(self, pending: PendingAppend, topic: TopicMetadata) -> int | None:
+        """Return the partition of the record, partitioner or key; None for the sticky partition."""
+        record, count = pending.record, len(topic.partitions)
         if record.partition is not None:
             return record.partition
         if self._partitioner is not None:
             number = self._partitioner(record.topic, record.key, record.value, topic.partitions)
             if not 0 <= number < count:
-                raise ValueError(f"the partitioner chose {number}, and {record.topic} has {count} partitions")
-            # Asked once for each record, however often the record has to wait.
-            placing.record = record._replace(partition=number)
+                raise ValueError(
+                    f"partitioner must return a partition of topic {record.topic} (0 to {count - 1}),"
+                    f" got {number}"
+                )
+            # Called once per record, however often the record has to wait.
+            pending.record = record._replace(partition=number)
             return number
         return (
             None if record.key is None or self._limits.ignores_keys else partition_for_key(record.key, count)
         )
 
-    def _append_to(self, tail: ProducerBatch, placing: PendingAppend, sticks: bool) -> bool:
-        """Somebody else may have opened a batch meanwhile, or drained none yet."""
-        before = tail.size_bytes
-        placing.delivery = self._append(tail, placing.record)
-        if placing.delivery is not None and sticks:
-            self.appender.add_sticky_bytes(tail.topic, tail.size_bytes - before)
-        return placing.delivery is not None
+    def _append_to(self, tail: ProducerBatch, pending: PendingAppend, is_sticky: bool) -> bool:
+        """Append to an open batch, which another thread may have opened; return whether the record fits."""
+        size_before = tail.size_bytes
+        pending.delivery = self._append(tail, pending.record)
+        if pending.delivery is not None and is_sticky:
+            self.appender.add_sticky_bytes(tail.topic, tail.size_bytes - size_before)
+        return pending.delivery is not None
 
-    def _hold_back(self, placing: PendingAppend) -> WaitReason:
-        placing.signal = self._new_signal()
-        self._pace.wait(placing.signal.set)
-        return WaitReason.PACE
+    def _wait_for_backpressure(self, pending: PendingAppend) -> WaitReason:
+        pending.signal = self._new_signal()
+        self._backpressure.add_waiter(pending.signal.set)
+        return WaitReason.BACKPRESSURE
 
-    def _grow(self, tail: ProducerBatch, placing: PendingAppend, sticks: bool) -> bool:
-        """Make room for the record in a full batch that has not left yet, if there is memory to spare."""
+    def _grow(self, tail: ProducerBatch, pending: PendingAppend, is_sticky: bool) -> bool:
+        """Extend a full batch that is not drained yet, if there is spare memory, and append to it."""
         accumulator, pool = self._accumulator, self._pool
-        wanted_bytes = self._growth.next_bytes(tail, placing.size_bytes, self._clock.monotonic_ms())
+        wanted_bytes = self._growth.next_bytes(tail, pending.size_bytes, self._clock.monotonic_ms())
         held_bytes = accumulator.incomplete[tail]
-        if not wanted_bytes or not pool.take_spare(wanted_bytes - held_bytes):
+        if not wanted_bytes or not pool.try_allocate_spare(wanted_bytes - held_bytes):
             return False
-        left = tail.extend(wanted_bytes, pool.buffer(wanted_bytes))
-        assert left is not None, "whoever seals a batch holds the lock, which is ours now"
-        pool.keep(left)
+        old_buffer = tail.extend(wanted_bytes, pool.buffer(wanted_bytes))
+        assert old_buffer is not None, "batches are sealed under the lock, which is held here"
+        pool.keep(old_buffer)
         was_ready = accumulator.has_grown(tail)
-        accumulator.grew(tail, wanted_bytes)
+        accumulator.on_batch_grown(tail, wanted_bytes)
         self.appender.set_open_batch(tail)
         if not was_ready and self._limits.linger_ms:
             self._notify(0)
-        return self._append_to(tail, placing, sticks)
+        return self._append_to(tail, pending, is_sticky)
 
-    def _room(self, placing: PendingAppend) -> WaitReason | None:
-        """See that there is memory for a batch of this record."""
-        placing.capacity_bytes = self._capacity_bytes(placing.record.topic)
-        wanted = max(placing.capacity_bytes, placing.size_bytes)
-        waiter = placing.waiter
+    def _reserve_memory(self, pending: PendingAppend) -> WaitReason | None:
+        """Reserve the memory of a batch for this record, or wait for it."""
+        pending.capacity_bytes = self._capacity_bytes(pending.record.topic)
+        needed_bytes = max(pending.capacity_bytes, pending.size_bytes)
+        waiter = pending.waiter
         if waiter is not None:
-            if not waiter.granted or waiter.size_bytes >= wanted:
+            if not waiter.granted or waiter.size_bytes >= needed_bytes:
                 return None if waiter.granted else WaitReason.MEMORY
-            self._leave(placing)
-        placing.memory_bytes = wanted
-        if self._pool.take(wanted):
+            self._cancel_waiter(pending)
+        pending.memory_bytes = needed_bytes
+        if self._pool.try_allocate(needed_bytes):
             return None
-        placing.waiter = waiter = self._pool.queue(wanted)
+        pending.waiter = waiter = self._pool.enqueue(needed_bytes)
         if waiter.granted:
             return None
-        placing.signal = self._new_signal()
-        waiter.wake = placing.signal.set
+        pending.signal = self._new_signal()
+        waiter.wake = pending.signal.set
         return WaitReason.MEMORY
 
     def _capacity_bytes(self, topic: str) -> int:
-        return min(self._packing.capacity_bytes(topic), self._limits.request_bytes_max)
+        return min(self._compression.capacity_bytes(topic), self._limits.request_bytes_max)
 
-    def _open(self, placing: PendingAppend, partition: TopicPartition, sticks: bool) -> int:
-        """Open a batch with the record in it; gives when it is due."""
+    def _open(self, pending: PendingAppend, partition: TopicPartition, is_sticky: bool) -> int:
+        """Open a batch with the record in it; return when it is due."""
         now_ms = self._clock.monotonic_ms()
-        memory_bytes = placing.memory_bytes
-        capacity_bytes = placing.capacity_bytes
+        memory_bytes = pending.memory_bytes
+        capacity_bytes = pending.capacity_bytes
         batch = ProducerBatch(
             partition.topic,
             partition.partition,
             capacity_bytes,
             now_ms,
             self._pool.buffer(memory_bytes),
-            self._waiting,
+            self._notifier,
         )
-        placing.waiter = None
+        pending.waiter = None
         try:
-            placing.delivery = self._append(batch, placing.record)
+            pending.delivery = self._append(batch, pending.record)
         except BaseException:
-            self._pool.give_back(memory_bytes)
+            self._pool.deallocate(memory_bytes)
             raise
-        if sticks:
+        if is_sticky:
             self.appender.add_sticky_bytes(partition.topic, batch.size_bytes - BATCH_OVERHEAD)
         self._accumulator.add(batch, memory_bytes)
         if batch.size_bytes < capacity_bytes:
             self.appender.set_open_batch(batch)
-        is_full = self._accumulator.has_company(partition) or batch.size_bytes >= capacity_bytes
+        is_full = self._accumulator.has_successor(partition) or batch.size_bytes >= capacity_bytes
         return 0 if is_full else now_ms + self._limits.linger_ms
 
     def _append(self, batch: ProducerBatch, record: SerializedRecord) -> Delivery | None:
         timestamp = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         return batch.append(timestamp, record.key, record.value, record.headers, record.on_delivery)
 
-    def abandon(self, placing: PendingAppend) -> None:
-        """The record will not be placed: let go of its turn."""
+    def abandon(self, pending: PendingAppend) -> None:
+        """Release the memory, or the place in the queue, of a record that will not be appended."""
         with self._lock:
-            self._leave(placing)
+            self._cancel_waiter(pending)
 
-    def _leave(self, placing: PendingAppend) -> None:
-        waiter, placing.waiter = placing.waiter, None
+    def _cancel_waiter(self, pending: PendingAppend) -> None:
+        waiter, pending.waiter = pending.waiter, None
         if waiter is not None:
-            for granted in self._pool.leave(waiter):
+            for granted in self._pool.cancel(waiter):
                 granted.wake()
 
-    def gave_up_waiting(self, placing: PendingAppend) -> None:
-        """The loop did not catch up in time: its broker takes nothing, so go on and fill the memory."""
+    def on_stall(self, pending: PendingAppend) -> None:
+        """Stop the backpressure: the broker accepts nothing, and ``buffer.memory`` is the limit."""
         with self._lock:
-            if placing.signal is not None:
-                self._pace.gave_up(placing.signal.set)
+            if pending.signal is not None:
+                self._backpressure.on_stall(pending.signal.set)
 
 
 class PendingAppend:
-    """One record on its way into a batch."""
+    """A record that is being appended."""
 
     __slots__ = (
-        "_intake",
+        "_slow_path",
         "capacity_bytes",
         "delivery",
         "may_wait",
@@ -317,8 +320,8 @@ class PendingAppend:
         "waiter",
     )
 
-    def __init__(self, intake: SlowPathAppender, record: SerializedRecord, size_bytes: int) -> None:
-        self._intake = intake
+    def __init__(self, slow_path: SlowPathAppender, record: SerializedRecord, size_bytes: int) -> None:
+        self._slow_path = slow_path
         self.record = record
         self.size_bytes = size_bytes
         self.delivery: Delivery | None = None
@@ -328,50 +331,50 @@ class PendingAppend:
         self.memory_bytes = 0
         self.may_wait = True
 
-    def step(self) -> WaitReason | None:
-        return self._intake.step(self)
+    def try_append(self) -> WaitReason | None:
+        return self._slow_path.try_append(self)
 
     def abandon(self) -> None:
         if self.waiter is not None:
-            self._intake.abandon(self)
+            self._slow_path.abandon(self)
 
-    def gave_up_waiting(self) -> None:
-        self._intake.gave_up_waiting(self)
-
-
-def _plain(given: object, part: str) -> bytes | None:
-    if given is None or isinstance(given, bytes):
-        return given
-    if isinstance(given, bytearray | memoryview):
-        return bytes(given)
-    kind = type(given).__name__
-    hint = f'; give {part}_serializer="str"' if kind == "str" else f"; give a {part}_serializer"
-    raise SerializationFailed(f"a {part} without serializer must be bytes, not {kind}{hint}")
+    def on_stall(self) -> None:
+        self._slow_path.on_stall(self)
 
 
-def _frozen(headers: Headers) -> tuple[tuple[str, bytes | None], ...] | None:
-    """Headers as they are now, whatever becomes of the object that held them."""
+def _as_bytes(data: object, part: str) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    kind = type(data).__name__
+    hint = f'set {part}_serializer="str"' if kind == "str" else f"set a {part}_serializer"
+    raise SerializationFailed(f"{part} must be bytes without a serializer, got {kind}; {hint}")
+
+
+def _copied_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...] | None:
+    """Return a copy of the headers, which the application may change after ``send``."""
     if not headers:
         return None
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
-        frozen = tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
-    except (TypeError, ValueError) as wrong:
-        raise SerializationFailed(f"headers are pairs of a text and bytes: {wrong}") from wrong
-    return frozen
+        copied = tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
+    except (TypeError, ValueError) as error:
+        raise SerializationFailed(f"headers must be pairs of str and bytes: {error}") from error
+    return copied
 
 
 def _header_name(name: object) -> str:
     if not isinstance(name, str):
-        raise SerializationFailed(f"a header's name is a text, not {type(name).__name__}")
-    name.encode()  # raises where it would in the midst of a batch
+        raise SerializationFailed(f"header name must be a str, got {type(name).__name__}")
+    name.encode()  # raises here, before the record is appended
     return name
 
 
 def _header_value(name: object, value: object) -> bytes | None:
-    """``bytes`` of a number would be so many zeros: only what is bytes already is taken."""
+    """Return the bytes of a bytes-like value; ``bytes(5)`` would be five zeros."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise SerializationFailed(f"the value of header {name!r} must be bytes, not {type(value).__name__}")
+    raise SerializationFailed(f"value of header {name!r} must be bytes, got {type(value).__name__}")

@@ -1,7 +1,7 @@
-"""The partition that records without a key stick to, and when another is drawn (Kafka's built-in way).
+"""Sticky partition of records without a key, like Kafka's BuiltInPartitioner.
 
-About ``batch.size`` bytes go to one partition, so that batches get full; then the next one is drawn. How long
-the lines of partitions are is looked at after each sending, not at each draw.
+About ``batch.size`` bytes go to one partition, so that batches fill up; then the next one is drawn. Queue
+lengths are read once after each drain, not for each draw.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _MULTIPLIER: Final = 6364136223846793005
 _INCREMENT: Final = 1442695040888963407
 _STATE_MASK: Final = (1 << 64) - 1
-_TURNS: Final = 16
-"""Partitions drawn in advance, as many as an appender remembers."""
+_SCHEDULE_LENGTH: Final = 16
+"""Partitions drawn in advance, as many as an appender stores."""
 
 
 class PseudoRandom:
-    """Chance that costs no system call, for what need not be unpredictable: a linear congruence."""
+    """A linear congruential generator: no system call, not unpredictable."""
 
     __slots__ = ("_state",)
 
@@ -40,7 +40,7 @@ class PseudoRandom:
 
 
 class _Load(NamedTuple):
-    """What a draw was last based on, and when."""
+    """Available partitions and their weights, as of a metadata version and a drain."""
 
     metadata: TopicMetadata
     drains_count: int
@@ -49,7 +49,7 @@ class _Load(NamedTuple):
 
 
 class StickyPartitioner:
-    """Draws partitions. ``blocked_since_ms`` names brokers that take nothing, and since when."""
+    """Draws partitions. ``blocked_since_ms`` holds the nodes that are not ready, and since when."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class StickyPartitioner:
         self._availability_timeout_ms = availability_timeout_ms
 
     def partition(self, appender: RecordAppender, topic: TopicMetadata) -> int:
-        """The partition of the next record, which is about to open a batch or to join another's."""
-        now = appender.sticky(topic.name)
-        # The last record that did not fit into a batch leaves it a little short of its size.
-        if now >= 0 and appender.sticky_bytes(topic.name) * 2 < self._batch_bytes:
-            return now
+        """Return the partition of the next record that takes the slow path."""
+        current = appender.sticky(topic.name)
+        # Batches are a little smaller than batch.size, by the record that did not fit.
+        if current >= 0 and appender.sticky_bytes(topic.name) * 2 < self._batch_bytes:
+            return current
         if len(topic.partitions) == 1:
             appender.set_sticky(topic.name, 0)
             return 0
@@ -94,9 +94,11 @@ class StickyPartitioner:
         return self._draw(appender, topic, load)
 
     def _draw(self, appender: RecordAppender, topic: TopicMetadata, load: _Load) -> int:
-        """Draw a partition, and those after it, which the appender goes on to by itself."""
+        """Draw a partition, and the next ones, to which the appender switches by itself."""
         everything = range(len(topic.partitions))
-        drawn = [next_sticky(everything, load.usable, load.table, self._below) for _ in range(1 + _TURNS)]
+        drawn = [
+            next_sticky(everything, load.usable, load.table, self._below) for _ in range(1 + _SCHEDULE_LENGTH)
+        ]
         appender.set_sticky(topic.name, drawn[0])
         appender.set_sticky_schedule(topic.name, drawn[1:], self._batch_bytes)
         return drawn[0]
@@ -106,19 +108,19 @@ class StickyPartitioner:
         usable = self._usable(topic)
         table = None
         if self._adapts and usable:
-            line_length = self._accumulator.line_length
-            lengths = [line_length(TopicPartition(topic.name, number)) for number in usable]
+            queue_length = self._accumulator.queue_length
+            lengths = [queue_length(TopicPartition(topic.name, number)) for number in usable]
             table = load_table(usable, lengths)
         return _Load(topic, drains_count, usable, table)
 
     def _usable(self, topic: TopicMetadata) -> tuple[int, ...]:
-        """Partitions with a leader that takes batches; all with a leader if there is no such."""
+        """Return partitions whose leader is ready; all with a leader if there are none."""
         if self._availability_timeout_ms <= 0 or not self._blocked_since_ms or not self._adapts:
             return topic.available
-        stuck = self._stuck_nodes()
-        usable = tuple(number for number in topic.available if topic.partitions[number].leader not in stuck)
+        blocked = self._blocked_nodes()
+        usable = tuple(number for number in topic.available if topic.partitions[number].leader not in blocked)
         return usable or topic.available
 
-    def _stuck_nodes(self) -> Collection[int]:
-        bound_ms = self._clock.monotonic_ms() - self._availability_timeout_ms
-        return {node_id for node_id, since_ms in list(self._blocked_since_ms.items()) if since_ms < bound_ms}
+    def _blocked_nodes(self) -> Collection[int]:
+        limit_ms = self._clock.monotonic_ms() - self._availability_timeout_ms
+        return {node_id for node_id, since_ms in list(self._blocked_since_ms.items()) if since_ms < limit_ms}

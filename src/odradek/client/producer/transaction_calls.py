@@ -1,4 +1,4 @@
-"""The transactional calls of a producer: begun on the machine, awaited up to ``max.block.ms``."""
+"""Transactional calls of a producer, awaited up to ``max.block.ms``."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from odradek.model.ids import TopicPartition
 
 
 class TransactionCalls:
-    """Runs on the loop; the machine is the engine's ``order``."""
+    """Runs on the loop, on the engine's transaction manager."""
 
     def __init__(self, engine: ProducerEngine, max_block_ms: int) -> None:
         self._engine = engine
         self._max_block_ms = max_block_ms
 
     async def init(self) -> None:
-        await self._outcome(self._machine().init_transactions())
+        await self._await(self._manager().init_transactions())
 
     def begin(self) -> None:
-        self._machine().begin_transaction()
+        self._manager().begin_transaction()
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata | str
     ) -> None:
-        known = GroupMetadata(group) if isinstance(group, str) else group
-        await self._outcome(self._machine().send_offsets_to_transaction(offsets, known))
+        metadata = GroupMetadata(group) if isinstance(group, str) else group
+        await self._await(self._manager().send_offsets_to_transaction(offsets, metadata))
 
     async def commit(self) -> None:
-        await self._outcome(self._end(commits=True))
+        await self._await(self._end(commits=True))
 
     async def abort(self) -> None:
-        await self._outcome(self._end(commits=False))
+        await self._await(self._end(commits=False))
 
     def send_failed(self, error: ClientError) -> None:
-        """A record of a transaction was not taken: what is left of it must not be committed."""
-        order = self._engine.order
-        if order is not None and order.is_transactional and not isinstance(error, InvalidState):
-            order.send_failed(error)
+        """Fail the transaction of a record that was not accepted: it must not be committed without it."""
+        manager = self._engine.transaction_manager
+        if manager is not None and manager.is_transactional and not isinstance(error, InvalidState):
+            manager.send_failed(error)
 
-    def _machine(self) -> TransactionManager:
-        if self._engine.intake.is_closed:
+    def _manager(self) -> TransactionManager:
+        if self._engine.slow_path.is_closed:
             raise ClientClosed("the producer has been closed")
-        order = self._engine.order
-        if order is None or not order.is_transactional:
-            raise InvalidState("this producer has no transactions: it was made without transactional.id")
-        return order
+        manager = self._engine.transaction_manager
+        if manager is None or not manager.is_transactional:
+            raise InvalidState("transactions require transactional.id; set it to use transactions")
+        return manager
 
     def _end(self, *, commits: bool) -> TransactionalRequestResult:
-        machine = self._machine()
-        operation = machine.commit_transaction() if commits else machine.abort_transaction()
-        # From here on a record must ask, and is refused, instead of finding an open batch.
-        with self._engine.side.lock:
+        manager = self._manager()
+        result = manager.commit_transaction() if commits else manager.abort_transaction()
+        # From here on records take the slow path, which rejects them.
+        with self._engine.concurrency.lock:
             self._engine.accumulator.seal_open()
-        return operation
+        return result
 
-    async def _outcome(self, operation: TransactionalRequestResult) -> None:
+    async def _await(self, result: TransactionalRequestResult) -> None:
         done = asyncio.Event()
-        operation.when_done(done.set)
-        self._engine.sender.wake()
+        result.when_done(done.set)
+        self._engine.sender.wakeup()
         try:
             async with asyncio.timeout(self._max_block_ms / 1000):
                 await done.wait()
         except TimeoutError:
-            raise _too_late(operation, self._max_block_ms) from None
-        operation.is_acked = True
-        if operation.error is not None:
-            raise operation.error
+            raise _timed_out(result, self._max_block_ms) from None
+        result.is_acked = True
+        if result.error is not None:
+            raise result.error
 
 
-def _too_late(operation: TransactionalRequestResult, waited_ms: int) -> TimedOut:
-    what = f"{operation.call} has not ended within {waited_ms} ms; it goes on: call it again"
-    trouble = operation.trouble
-    if trouble is None:
+def _timed_out(result: TransactionalRequestResult, timeout_ms: int) -> TimedOut:
+    what = f"{result.call} not completed within {timeout_ms} ms; it continues: call it again"
+    last_error = result.last_error
+    if last_error is None:
         return TimedOut(what)
-    return TimedOut(f"{what}; the last attempt failed: {trouble}", code=trouble.code)
+    return TimedOut(f"{what}; last attempt failed: {last_error}", code=last_error.code)

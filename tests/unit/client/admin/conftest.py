@@ -1,4 +1,4 @@
-"""An admin client and a whole broker in memory, on virtual time."""
+"""Admin client and in-memory broker on virtual time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 
 
-class Scene:
-    """A broker, an admin client of it, and a connection for what an admin client does not do."""
+class AdminFixture:
+    """A broker, an admin client, and a raw connection for other requests."""
 
     def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, raw: Client, admin: Admin) -> None:
         self.cluster = cluster
@@ -24,39 +24,39 @@ class Scene:
         self.admin = admin
 
     def another_admin(self, **options: Any) -> Admin:
-        return admin_of(self.cluster, **options)
+        return new_admin(self.cluster, **options)
 
 
-def admin_of(cluster: MemoryCluster, **options: Any) -> Admin:
+def new_admin(cluster: MemoryCluster, **options: Any) -> Admin:
     environment = ClientEnvironment(
         cluster.clock, SeededEntropy(7), lambda *_: cluster.network.host(CLIENT_HOST)
     )
     return Admin(environment=environment, **{"bootstrap_servers": "broker:9092", **options})
 
 
-ALONE = {
+SINGLE_BROKER = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
 }
-"""What the brokers' own topics need where there is one broker."""
+"""Settings of internal topics for a single broker."""
 
-Scenario = Callable[[Scene], Awaitable[None]]
+Scenario = Callable[[AdminFixture], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
-def play() -> Callable[..., None]:
-    """Run a scenario with a broker and an admin client of its own."""
+def run_with_admin() -> Callable[..., None]:
+    """Run a scenario with its own broker and admin client."""
 
     def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **options: Any) -> None:
         async def main() -> None:
             async with (
-                running_broker({**ALONE, **(settings or {})}) as (cluster, broker),
-                admin_of(cluster, **options) as admin,
+                running_broker({**SINGLE_BROKER, **(settings or {})}) as (cluster, broker),
+                new_admin(cluster, **options) as admin,
             ):
-                await scenario(Scene(cluster, broker, await broker.connect(), admin))
+                await scenario(AdminFixture(cluster, broker, await broker.connect(), admin))
 
         run_virtually(main)
 

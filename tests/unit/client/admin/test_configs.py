@@ -1,4 +1,4 @@
-"""Settings through the admin client, against a whole broker."""
+"""Config methods of the admin client, with an in-memory broker."""
 
 from __future__ import annotations
 
@@ -7,113 +7,113 @@ from typing import Any
 
 import pytest
 
-from odradek.client.admin.configs import ConfigChange, ConfigResource, setting_text
+from odradek.client.admin.configs import ConfigChange, ConfigResource, config_text
 from odradek.model.client_errors import PartialFailure
 from odradek.model.errors import ErrorCode
 from odradek.model.protocol_enums import ConfigSource, ConfigType
 
-Play = Callable[..., None]
+RunWithAdmin = Callable[..., None]
 A = ConfigResource.topic("a")
 
 
-def test_a_setting_is_set_and_put_back(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        await scene.admin.alter_configs({A: {"retention.ms": 1234, "preallocate": True}})
-        entries = (await scene.admin.describe_configs([A]))[A]
+def test_alter_configs_sets_and_resets_a_config(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        await fixture.admin.alter_configs({A: {"retention.ms": 1234, "preallocate": True}})
+        entries = (await fixture.admin.describe_configs([A]))[A]
         assert (entries["retention.ms"].value, entries["retention.ms"].source) == (
             "1234",
             ConfigSource.TOPIC_CONFIG,
         )
         assert not entries["retention.ms"].is_default
-        await scene.admin.alter_configs({A: {"retention.ms": None}})
-        entries = (await scene.admin.describe_configs([A]))[A]
+        await fixture.admin.alter_configs({A: {"retention.ms": None}})
+        entries = (await fixture.admin.describe_configs([A]))[A]
         assert entries["retention.ms"].is_default
         assert entries["preallocate"].value == "true"
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_words_are_added_to_a_list_and_taken_from_it(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
+def test_alter_configs_appends_to_and_subtracts_from_a_list(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
 
         async def policy() -> str | None:
-            value: str | None = (await scene.admin.describe_configs([A]))[A]["cleanup.policy"].value
+            value: str | None = (await fixture.admin.describe_configs([A]))[A]["cleanup.policy"].value
             return value
 
-        await scene.admin.alter_configs({A: {"cleanup.policy": ConfigChange.append("compact")}})
+        await fixture.admin.alter_configs({A: {"cleanup.policy": ConfigChange.append("compact")}})
         assert await policy() == "delete,compact"
-        await scene.admin.alter_configs({A: {"cleanup.policy": ConfigChange.subtract("delete")}})
+        await fixture.admin.alter_configs({A: {"cleanup.policy": ConfigChange.subtract("delete")}})
         assert await policy() == "compact"
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_replacing_puts_all_others_back(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        await scene.admin.alter_configs({A: {"retention.ms": 1234}})
-        await scene.admin.replace_configs({A: {"segment.bytes": 5000}})
-        entries = (await scene.admin.describe_configs([A]))[A]
+def test_replace_configs_resets_all_others(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        await fixture.admin.alter_configs({A: {"retention.ms": 1234}})
+        await fixture.admin.replace_configs({A: {"segment.bytes": 5000}})
+        entries = (await fixture.admin.describe_configs([A]))[A]
         assert entries["retention.ms"].is_default
         assert entries["segment.bytes"].value == "5000"
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_named_settings_come_with_synonyms_and_documentation_if_asked_for(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        found = await scene.admin.describe_configs(
+def test_describe_configs_with_synonyms_and_documentation(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        configs = await fixture.admin.describe_configs(
             [A], names=["segment.bytes"], include_synonyms=True, include_documentation=True
         )
-        entry = found[A]["segment.bytes"]
-        assert list(found[A]) == ["segment.bytes"]
+        entry = configs[A]["segment.bytes"]
+        assert list(configs[A]) == ["segment.bytes"]
         assert entry.type is ConfigType.INT
         assert entry.documentation
-        assert [one.name for one in entry.synonyms] == ["log.segment.bytes"]
+        assert [synonym.name for synonym in entry.synonyms] == ["log.segment.bytes"]
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_a_brokers_settings_are_asked_and_changed_at_that_broker(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        broker = ConfigResource.broker(scene.memory.broker.broker_id)
-        everywhere = ConfigResource.broker()
-        await scene.admin.alter_configs({broker: {"log.cleaner.threads": 2}})
-        await scene.admin.alter_configs({everywhere: {"log.retention.ms": 99_000}})
-        entries = await scene.admin.describe_configs([broker, everywhere])
+def test_broker_configs_are_sent_to_that_broker(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        broker = ConfigResource.broker(fixture.memory.broker.broker_id)
+        all_brokers = ConfigResource.broker()
+        await fixture.admin.alter_configs({broker: {"log.cleaner.threads": 2}})
+        await fixture.admin.alter_configs({all_brokers: {"log.retention.ms": 99_000}})
+        entries = await fixture.admin.describe_configs([broker, all_brokers])
         assert entries[broker]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
-        assert entries[everywhere]["log.retention.ms"].value == "99000"
+        assert entries[all_brokers]["log.retention.ms"].value == "99000"
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_a_wrong_value_an_unknown_topic_and_an_unknown_broker_are_told_by_name(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
+def test_config_errors_name_the_resource(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
         with pytest.raises(PartialFailure, match=r"topic a: INVALID_CONFIG: .*retention.ms"):
-            await scene.admin.alter_configs({A: {"retention.ms": "soon"}})
-        missing, stranger = ConfigResource.topic("nothing"), ConfigResource.broker(77)
+            await fixture.admin.alter_configs({A: {"retention.ms": "soon"}})
+        unknown_topic, unknown_broker = ConfigResource.topic("nothing"), ConfigResource.broker(77)
         with pytest.raises(PartialFailure) as raised:
-            await scene.admin.describe_configs([A, missing, stranger])
-        assert raised.value.errors[missing].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert "no broker 77" in str(raised.value.errors[stranger])
+            await fixture.admin.describe_configs([A, unknown_topic, unknown_broker])
+        assert raised.value.errors[unknown_topic].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert "unknown broker 77" in str(raised.value.errors[unknown_broker])
         assert list(raised.value.results) == [A]
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_a_dry_run_changes_nothing(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        await scene.admin.alter_configs({A: {"retention.ms": 1}}, validate_only=True)
-        assert (await scene.admin.describe_configs([A]))[A]["retention.ms"].is_default
+def test_validate_only_changes_no_config(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        await fixture.admin.alter_configs({A: {"retention.ms": 1}}, validate_only=True)
+        assert (await fixture.admin.describe_configs([A]))[A]["retention.ms"].is_default
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_python_values_become_texts_as_brokers_write_them() -> None:
-    given = [True, False, 5, 0.5, "x", ["a", "b"], None]
-    assert [setting_text(one) for one in given] == ["true", "false", "5", "0.5", "x", "a,b", None]
+def test_config_text_of_python_values() -> None:
+    values = [True, False, 5, 0.5, "x", ["a", "b"], None]
+    assert [config_text(value) for value in values] == ["true", "false", "5", "0.5", "x", "a,b", None]

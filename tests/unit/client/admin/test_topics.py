@@ -1,4 +1,4 @@
-"""TopicsApi through the admin client, against a whole broker."""
+"""Topic methods of the admin client, with an in-memory broker."""
 
 from __future__ import annotations
 
@@ -13,157 +13,160 @@ from odradek.model.acl_operations import Operation
 from odradek.model.client_errors import ConnectionFailed, PartialFailure, TimedOut, UnknownTopic
 from odradek.model.errors import ErrorCode
 
-Play = Callable[..., None]
+RunWithAdmin = Callable[..., None]
 
 
-def test_a_topic_is_made_with_its_settings_and_described(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        made = await scene.admin.create_topics(
+def test_create_topic_with_configs_and_describe_it(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        created = await fixture.admin.create_topics(
             [
                 NewTopic(
                     "a", partitions=3, replication_factor=1, configs={"retention.ms": 5, "preallocate": True}
                 )
             ]
         )
-        assert (made["a"].partitions, made["a"].replication_factor) == (3, 1)
-        assert made["a"].configs["retention.ms"].value == "5"
-        assert made["a"].configs["preallocate"].value == "true"
-        described = (await scene.admin.describe_topics(["a"]))["a"]
-        assert described.topic_id == made["a"].topic_id
-        assert [one.partition for one in described.partitions] == [0, 1, 2]
-        assert all(one.leader == one.replicas[0] == one.in_sync[0] for one in described.partitions)
+        assert (created["a"].partitions, created["a"].replication_factor) == (3, 1)
+        assert created["a"].configs["retention.ms"].value == "5"
+        assert created["a"].configs["preallocate"].value == "true"
+        described = (await fixture.admin.describe_topics(["a"]))["a"]
+        assert described.topic_id == created["a"].topic_id
+        assert [partition.partition for partition in described.partitions] == [0, 1, 2]
+        assert all(
+            partition.leader == partition.replicas[0] == partition.in_sync[0]
+            for partition in described.partitions
+        )
         assert described.authorized_operations is None
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_a_name_alone_is_made_with_the_brokers_defaults(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        assert (await scene.admin.create_topics(["a"]))["a"].partitions == 4
+def test_create_topic_by_name_uses_broker_defaults(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        assert (await fixture.admin.create_topics(["a"]))["a"].partitions == 4
 
-    play(scenario, {"num.partitions": "4"})
-
-
-def test_a_topic_is_made_where_its_assignment_says(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        broker = scene.memory.broker.broker_id
-        await scene.admin.create_topics([NewTopic("a", assignments={0: [broker], 1: [broker]})])
-        assert len((await scene.admin.describe_topics(["a"]))["a"].partitions) == 2
-
-    play(scenario)
+    run_with_admin(scenario, {"num.partitions": "4"})
 
 
-def test_a_dry_run_makes_nothing_and_finds_what_is_wrong(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"], validate_only=True)
-        assert await scene.admin.list_topics() == {}
+def test_create_topic_with_assignments(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        broker = fixture.memory.broker.broker_id
+        await fixture.admin.create_topics([NewTopic("a", assignments={0: [broker], 1: [broker]})])
+        assert len((await fixture.admin.describe_topics(["a"]))["a"].partitions) == 2
+
+    run_with_admin(scenario)
+
+
+def test_validate_only_creates_nothing_and_reports_errors(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"], validate_only=True)
+        assert await fixture.admin.list_topics() == {}
         with pytest.raises(PartialFailure, match="INVALID_REPLICATION_FACTOR"):
-            await scene.admin.create_topics([NewTopic("a", 1, 9)], validate_only=True)
+            await fixture.admin.create_topics([NewTopic("a", 1, 9)], validate_only=True)
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_one_that_exists_does_not_keep_others_from_being_made(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
+def test_existing_topic_does_not_prevent_others_from_being_created(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
         with pytest.raises(PartialFailure, match="topic a: TOPIC_ALREADY_EXISTS") as raised:
-            await scene.admin.create_topics(["a", "b"])
+            await fixture.admin.create_topics(["a", "b"])
         assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         assert list(raised.value.errors) == ["a"]
         assert list(raised.value.results) == ["b"]
-        assert set(await scene.admin.list_topics()) == {"a", "b"}
+        assert set(await fixture.admin.list_topics()) == {"a", "b"}
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_internal_topics_are_listed_only_if_asked_for(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        await scene.admin.describe_groups(["g"])
-        assert set(await scene.admin.list_topics()) == {"a"}
-        everything = await scene.admin.list_topics(include_internal=True)
+def test_list_topics_includes_internal_topics_on_request(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        await fixture.admin.describe_groups(["g"])
+        assert set(await fixture.admin.list_topics()) == {"a"}
+        everything = await fixture.admin.list_topics(include_internal=True)
         assert everything["__consumer_offsets"].is_internal
         assert not everything["a"].is_internal
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_asking_about_an_unknown_topic_tells_so_and_does_not_make_it(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
+def test_describing_an_unknown_topic_does_not_create_it(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
         with pytest.raises(PartialFailure) as raised:
-            await scene.admin.describe_topics(["nothing"])
+            await fixture.admin.describe_topics(["nothing"])
         assert isinstance(raised.value.errors["nothing"], UnknownTopic)
-        assert await scene.admin.list_topics() == {}
+        assert await fixture.admin.list_topics() == {}
 
-    play(scenario, {"auto.create.topics.enable": "true"})
+    run_with_admin(scenario, {"auto.create.topics.enable": "true"})
 
 
-def test_topics_are_described_and_deleted_by_id(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        made = await scene.admin.create_topics(["a", "b"])
-        found = await scene.admin.describe_topics(topic_ids=[made["a"].topic_id])
+def test_describe_and_delete_topics_by_id(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        created = await fixture.admin.create_topics(["a", "b"])
+        found = await fixture.admin.describe_topics(topic_ids=[created["a"].topic_id])
         assert list(found) == ["a"]
-        await scene.admin.delete_topics(["b"], topic_ids=[made["a"].topic_id])
-        assert await scene.admin.list_topics() == {}
+        await fixture.admin.delete_topics(["b"], topic_ids=[created["a"].topic_id])
+        assert await fixture.admin.list_topics() == {}
         with pytest.raises(PartialFailure, match="UNKNOWN_TOPIC_ID"):
-            await scene.admin.delete_topics(topic_ids=[made["a"].topic_id])
+            await fixture.admin.delete_topics(topic_ids=[created["a"].topic_id])
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_deleting_an_unknown_topic_is_told_at_once(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
+def test_deleting_an_unknown_topic_fails(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
         with pytest.raises(PartialFailure, match="topic nothing: UNKNOWN_TOPIC_OR_PARTITION") as raised:
-            await scene.admin.delete_topics(["a", "nothing"])
+            await fixture.admin.delete_topics(["a", "nothing"])
         assert list(raised.value.results) == ["a"]
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_partitions_are_added_and_never_taken(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        broker = scene.memory.broker.broker_id
-        await scene.admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
-        await scene.admin.create_partitions({"a": 3, "b": NewPartitions(2, [[broker]])})
-        described = await scene.admin.describe_topics(["a", "b"])
-        assert {name: len(one.partitions) for name, one in described.items()} == {"a": 3, "b": 2}
+def test_create_partitions_only_adds_partitions(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        broker = fixture.memory.broker.broker_id
+        await fixture.admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+        await fixture.admin.create_partitions({"a": 3, "b": NewPartitions(2, [[broker]])})
+        described = await fixture.admin.describe_topics(["a", "b"])
+        assert {name: len(topic.partitions) for name, topic in described.items()} == {"a": 3, "b": 2}
         with pytest.raises(PartialFailure, match="INVALID_PARTITIONS"):
-            await scene.admin.create_partitions({"a": 2})
-        await scene.admin.create_partitions({"a": 9}, validate_only=True)
-        assert len((await scene.admin.describe_topics(["a"]))["a"].partitions) == 3
+            await fixture.admin.create_partitions({"a": 2})
+        await fixture.admin.create_partitions({"a": 9}, validate_only=True)
+        assert len((await fixture.admin.describe_topics(["a"]))["a"].partitions) == 3
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_operations_are_told_if_asked_for(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        found = await scene.admin.describe_topics(["a"], include_authorized_operations=True)
+def test_describe_topics_with_authorized_operations(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        found = await fixture.admin.describe_topics(["a"], include_authorized_operations=True)
         assert Operation.ALTER_CONFIGS in (found["a"].authorized_operations or ())
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_a_call_outlives_a_broker_that_restarts(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics(["a"])
-        await scene.memory.stop()
-        scene.memory = await scene.cluster.start()
+def test_call_survives_a_broker_restart(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics(["a"])
+        await fixture.memory.stop()
+        fixture.memory = await fixture.cluster.start()
         try:
-            assert set(await scene.admin.list_topics()) == {"a"}
+            assert set(await fixture.admin.list_topics()) == {"a"}
             resource = ConfigResource.topic("a")
-            assert (await scene.admin.describe_configs([resource]))[resource]
+            assert (await fixture.admin.describe_configs([resource]))[resource]
         finally:
-            await scene.memory.stop()
+            await fixture.memory.stop()
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_without_a_broker_a_call_fails_when_its_time_is_over(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        async with scene.another_admin(bootstrap_servers="broker:1") as admin:
+def test_call_without_a_broker_fails_after_its_timeout(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        async with fixture.another_admin(bootstrap_servers="broker:1") as admin:
             with pytest.raises((TimedOut, ConnectionFailed), match="broker:1"):
                 await admin.list_topics(timeout_s=3)
 
-    play(scenario)
+    run_with_admin(scenario)

@@ -1,4 +1,4 @@
-"""Producers and transactions through the admin client, against a whole broker."""
+"""Producer and transaction methods of the admin client, with an in-memory broker."""
 
 from __future__ import annotations
 
@@ -19,52 +19,54 @@ from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-Play = Callable[..., None]
+RunWithAdmin = Callable[..., None]
 A0 = TopicPartition("a", 0)
 
 
-async def begin(scene: Any, name: str = "clerk") -> tuple[int, int]:
-    """Open a transaction with one record in it; gives producer id and epoch."""
-    with suppress(PartialFailure):  # finds the coordinator, for which its topic is made
-        await scene.admin.describe_transactions([name])
-    given = await scene.raw.request(22, 4, InitProducerIdRequest(name, 60_000))
-    assert given.error_code == 0
-    who = (given.producer_id, given.producer_epoch)
-    added = await scene.raw.request(
+async def begin(fixture: Any, name: str = "clerk") -> tuple[int, int]:
+    """Open a transaction with one record; return producer id and epoch."""
+    with suppress(PartialFailure):  # creates the topic of the coordinator
+        await fixture.admin.describe_transactions([name])
+    initialized = await fixture.raw.request(22, 4, InitProducerIdRequest(name, 60_000))
+    assert initialized.error_code == 0
+    identity = (initialized.producer_id, initialized.producer_epoch)
+    added = await fixture.raw.request(
         24,
         3,
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
-            v3_and_below_producer_id=who[0],
-            v3_and_below_producer_epoch=who[1],
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
             v3_and_below_topics=[AddPartitionsToTxnTopic("a", [0])],
         ),
     )
     assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
-    builder = BatchBuilder(producer_id=who[0], producer_epoch=who[1], base_sequence=0, transactional=True)
+    builder = BatchBuilder(
+        producer_id=identity[0], producer_epoch=identity[1], base_sequence=0, transactional=True
+    )
     builder.append(WALL_START_MS, None, b"value")
     parts = [TopicProduceData("a", [PartitionProduceData(0, bytearray(builder.build()))])]
-    answer = await scene.raw.request(0, 11, ProduceRequest(name, -1, 30_000, parts))
-    assert answer.responses[0].partition_responses[0].error_code == 0
-    return who
+    response = await fixture.raw.request(0, 11, ProduceRequest(name, -1, 30_000, parts))
+    assert response.responses[0].partition_responses[0].error_code == 0
+    return identity
 
 
-async def last_stable(scene: Any) -> int:
-    found = await scene.admin.list_offsets({A0: OffsetSpec.LATEST}, isolation_level="read_committed")
-    offset: int = found[A0].offset
+async def last_stable(fixture: Any) -> int:
+    offsets = await fixture.admin.list_offsets({A0: OffsetSpec.LATEST}, isolation_level="read_committed")
+    offset: int = offsets[A0].offset
     return offset
 
 
-def test_an_open_transaction_is_seen_from_all_sides(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics([NewTopic("a", 1)])
-        producer_id, epoch = await begin(scene)
-        listed = await scene.admin.list_transactions()
+def test_list_and_describe_an_open_transaction(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics([NewTopic("a", 1)])
+        producer_id, epoch = await begin(fixture)
+        listed = await fixture.admin.list_transactions()
         assert listed["clerk"].state == "Ongoing"
-        assert await scene.admin.list_transactions(states=["Empty"]) == {}
-        assert set(await scene.admin.list_transactions(producer_ids=[producer_id])) == {"clerk"}
-        assert await scene.admin.list_transactions(running_longer_than_ms=50_000) == {}
-        described = (await scene.admin.describe_transactions(["clerk"]))["clerk"]
+        assert await fixture.admin.list_transactions(states=["Empty"]) == {}
+        assert set(await fixture.admin.list_transactions(producer_ids=[producer_id])) == {"clerk"}
+        assert await fixture.admin.list_transactions(running_longer_than_ms=50_000) == {}
+        described = (await fixture.admin.describe_transactions(["clerk"]))["clerk"]
         assert (described.state, described.producer_id, described.producer_epoch) == (
             "Ongoing",
             producer_id,
@@ -72,41 +74,41 @@ def test_an_open_transaction_is_seen_from_all_sides(play: Play) -> None:
         )
         assert described.partitions == {A0}
         assert described.start_time_ms > 0
-        (producer,) = (await scene.admin.describe_producers([A0]))[A0]
+        (producer,) = (await fixture.admin.describe_producers([A0]))[A0]
         assert (producer.producer_id, producer.transaction_start_offset) == (producer_id, 0)
-        broker = scene.memory.broker.broker_id
-        assert await scene.admin.describe_producers([A0], broker=broker) == {A0: [producer]}
+        broker = fixture.memory.broker.broker_id
+        assert await fixture.admin.describe_producers([A0], broker=broker) == {A0: [producer]}
 
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_fencing_shuts_a_producer_out_and_aborts_what_it_had_open(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics([NewTopic("a", 1)])
-        producer_id, epoch = await begin(scene)
-        assert await last_stable(scene) == 0
-        fenced = (await scene.admin.fence_producers(["clerk"]))["clerk"]
+def test_fence_producers_aborts_the_open_transaction(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics([NewTopic("a", 1)])
+        producer_id, epoch = await begin(fixture)
+        assert await last_stable(fixture) == 0
+        fenced = (await fixture.admin.fence_producers(["clerk"]))["clerk"]
         assert fenced.producer_id == producer_id
         assert fenced.producer_epoch > epoch
-        assert await last_stable(scene) == 2
+        assert await last_stable(fixture) == 2
 
-    play(scenario)
-
-
-def test_a_transaction_that_hangs_is_aborted_in_its_partition(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
-        await scene.admin.create_topics([NewTopic("a", 1)])
-        producer_id, epoch = await begin(scene)
-        await scene.admin.abort_transaction(A0, producer_id, epoch)
-        assert await last_stable(scene) == 2
-
-    play(scenario)
+    run_with_admin(scenario)
 
 
-def test_an_unknown_transactional_id_is_told(play: Play) -> None:
-    async def scenario(scene: Any) -> None:
+def test_abort_hanging_transaction(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics([NewTopic("a", 1)])
+        producer_id, epoch = await begin(fixture)
+        await fixture.admin.abort_transaction(A0, producer_id, epoch)
+        assert await last_stable(fixture) == 2
+
+    run_with_admin(scenario)
+
+
+def test_unknown_transactional_id_fails(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
         with pytest.raises(PartialFailure, match="transactional id nobody") as raised:
-            await scene.admin.describe_transactions(["nobody"])
+            await fixture.admin.describe_transactions(["nobody"])
         assert raised.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
-    play(scenario)
+    run_with_admin(scenario)

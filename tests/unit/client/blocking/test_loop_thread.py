@@ -1,4 +1,4 @@
-"""Threads that wait for coroutines of an event loop on another thread."""
+"""Loop threads: calls, callbacks, timeouts, interrupts and close."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 def thread(request, monkeypatch):
     if request.param == "asyncio":
         monkeypatch.setitem(sys.modules, "uvloop", None)
-    made = LoopThread("tester-1")
-    assert ("uvloop" in type(made.loop).__module__) == (request.param == "uvloop")
-    yield made
-    made.close()
-    assert "tester-1" not in {one.name for one in threading.enumerate()}
+    loop_thread = LoopThread("tester-1")
+    assert ("uvloop" in type(loop_thread.loop).__module__) == (request.param == "uvloop")
+    yield loop_thread
+    loop_thread.close()
+    assert "tester-1" not in {running.name for running in threading.enumerate()}
 
 
 async def echo(value):
@@ -37,32 +37,32 @@ async def fail(error):
     raise error
 
 
-def test_a_result_comes_back(thread):
+def test_run_returns_the_result(thread):
     assert [thread.run(echo(number)) for number in range(100)] == list(range(100))
 
 
-def test_an_exception_comes_back_as_it_was_raised(thread):
-    given = ValueError("mine")
+def test_run_raises_the_original_exception(thread):
+    error = ValueError("mine")
     with pytest.raises(ValueError, match="mine") as caught:
-        thread.run(fail(given))
-    assert caught.value is given
+        thread.run(fail(error))
+    assert caught.value is error
 
 
-def test_many_threads_wait_at_once(thread):
-    found = []
+def test_many_threads_can_wait_concurrently(thread):
+    results = []
 
     def work(start):
-        found.extend(thread.run(echo(start + number)) for number in range(200))
+        results.extend(thread.run(echo(start + number)) for number in range(200))
 
     workers = [threading.Thread(target=work, args=(1000 * index,)) for index in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert sorted(found) == [1000 * index + number for index in range(4) for number in range(200)]
+    assert sorted(results) == [1000 * index + number for index in range(4) for number in range(200)]
 
 
-def test_time_that_is_over_cancels_the_coroutine(thread):
+def test_timeout_cancels_the_coroutine(thread):
     ended = threading.Event()
 
     async def linger():
@@ -77,7 +77,7 @@ def test_time_that_is_over_cancels_the_coroutine(thread):
     assert thread.run(echo(1)) == 1
 
 
-def test_an_interrupt_cancels_the_coroutine_it_waits_for(thread):
+def test_interrupt_cancels_the_awaited_coroutine(thread):
     ended = threading.Event()
 
     async def interrupted():
@@ -87,7 +87,7 @@ def test_an_interrupt_cancels_the_coroutine_it_waits_for(thread):
         finally:
             ended.set()
 
-    # Who starts the tests may have had interrupts ignored, as shells do for programs in the background.
+    # Interrupts may be ignored in the test process, as in background jobs of shells.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -98,7 +98,7 @@ def test_an_interrupt_cancels_the_coroutine_it_waits_for(thread):
     assert thread.run(echo(1)) == 1
 
 
-def test_no_wait_is_so_long_that_a_signal_just_before_it_would_be_heard_late(thread):
+def test_long_waits_are_split_so_that_signals_are_handled(thread):
     waits = []
 
     class Silent:
@@ -113,11 +113,11 @@ def test_no_wait_is_so_long_that_a_signal_just_before_it_would_be_heard_late(thr
     assert waits == [1.0, 1.0, 0.5]
 
 
-def test_calls_are_served_by_the_thread_that_waits(thread):
-    served = []
+def test_on_caller_runs_in_the_waiting_thread(thread):
+    calls = []
 
     def listener(word):
-        served.append((word, threading.get_ident(), thread.run(echo("nested"))))
+        calls.append((word, threading.get_ident(), thread.run(echo("nested"))))
         return word.upper()
 
     async def poll():
@@ -125,10 +125,10 @@ def test_calls_are_served_by_the_thread_that_waits(thread):
 
     assert thread.run(poll()) == ["ONE", "TWO"]
     here = threading.get_ident()
-    assert served == [("one", here, "nested"), ("two", here, "nested")]
+    assert calls == [("one", here, "nested"), ("two", here, "nested")]
 
 
-def test_what_a_served_call_raises_is_raised_in_the_coroutine(thread):
+def test_exception_of_a_callback_is_raised_in_the_coroutine(thread):
     def listener():
         raise LookupError("mine")
 
@@ -141,7 +141,7 @@ def test_what_a_served_call_raises_is_raised_in_the_coroutine(thread):
     assert thread.run(poll()) == "mine"
 
 
-def test_an_interrupt_in_a_served_call_ends_the_coroutine_and_not_the_loop(thread):
+def test_interrupt_in_a_callback_cancels_the_call_and_not_the_loop(thread):
     def listener():
         raise KeyboardInterrupt
 
@@ -153,53 +153,53 @@ def test_an_interrupt_in_a_served_call_ends_the_coroutine_and_not_the_loop(threa
     assert thread.run(echo(1)) == 1
 
 
-def test_an_interrupt_in_a_served_call_is_told_to_whoever_asked_for_it(thread):
-    def press():
+def test_interrupt_in_a_callback_fails_the_task_that_requested_it(thread):
+    def interrupt():
         raise KeyboardInterrupt
 
-    asking = []
+    tasks = []
 
-    async def ask_and_wait():
-        asking.append(asyncio.get_running_loop().create_task(on_caller(press)))
-        await asyncio.wait(asking)
+    async def request_and_wait():
+        tasks.append(asyncio.get_running_loop().create_task(on_caller(interrupt)))
+        await asyncio.wait(tasks)
 
-    async def told():
-        await asyncio.wait(asking, timeout=5)
-        return asking[0].done() and asking[0].exception()
+    async def failure():
+        await asyncio.wait(tasks, timeout=5)
+        return tasks[0].done() and tasks[0].exception()
 
     with pytest.raises(KeyboardInterrupt):
-        thread.run(ask_and_wait())
-    assert "KeyboardInterrupt" in str(thread.run(told()))
+        thread.run(request_and_wait())
+    assert "KeyboardInterrupt" in str(thread.run(failure()))
 
 
-def test_a_request_that_comes_just_before_the_end_is_served(thread):
-    served = []
+def test_callback_requested_just_before_completion_is_run(thread):
+    calls = []
     call = _Call(lambda: echo(1))
-    answer = thread.loop.create_future()
+    result = thread.loop.create_future()
 
-    class RequestsWithLatecomer(deque):
+    class RequestsWithLateAddition(deque):
         def __len__(self):
-            """Say that there is none; then the loop's thread adds one, and the coroutine ends."""
+            """Return the old length; then add a request and complete the call, as the loop thread may do."""
             count = super().__len__()
             if not call.is_done:
-                self.append((lambda: served.append(threading.get_ident()), (), answer))
+                self.append((lambda: calls.append(threading.get_ident()), (), result))
                 call.is_done = True
             return count
 
-    call.requests = RequestsWithLatecomer()
+    call.requests = RequestsWithLateAddition()
     call.lock.release()
     thread._await(call, None)
-    assert served == [threading.get_ident()]
+    assert calls == [threading.get_ident()]
 
 
-def test_without_another_thread_a_call_is_made_at_once():
+def test_on_caller_without_a_waiting_thread_calls_directly():
     async def poll():
         return await on_caller(threading.get_ident)
 
     assert asyncio.run(poll()) == threading.get_ident()
 
 
-def test_posts_are_made_in_order_on_the_loops_thread(thread):
+def test_posted_functions_run_in_order(thread):
     seen = []
     for number in range(1000):
         thread.post(seen.append, number)
@@ -207,15 +207,15 @@ def test_posts_are_made_in_order_on_the_loops_thread(thread):
     assert seen == list(range(1000))
 
 
-def test_waiting_on_its_own_thread_is_refused(thread):
+def test_run_on_the_loop_thread_is_rejected(thread):
     refused = []
 
     def callback():
         coroutine = echo(1)
-        with pytest.raises(InvalidState, match="wait for ever") as caught:
+        with pytest.raises(InvalidState, match="deadlock") as caught:
             thread.run(coroutine)
         refused.append(caught.value)
-        with pytest.raises(InvalidState, match="own thread"):
+        with pytest.raises(InvalidState, match="on its own thread"):
             thread.close()
 
     thread.post(callback)
@@ -223,8 +223,8 @@ def test_waiting_on_its_own_thread_is_refused(thread):
     assert len(refused) == 1
 
 
-def test_after_close_a_call_is_refused_and_what_waited_is_told(thread):
-    outcome = []
+def test_close_fails_pending_and_later_calls(thread):
+    errors = []
     waiting = threading.Event()
 
     async def linger():
@@ -235,7 +235,7 @@ def test_after_close_a_call_is_refused_and_what_waited_is_told(thread):
         try:
             thread.run(linger())
         except ClientClosed as closed:
-            outcome.append(str(closed))
+            errors.append(str(closed))
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -243,39 +243,39 @@ def test_after_close_a_call_is_refused_and_what_waited_is_told(thread):
     thread.close()
     thread.close()
     worker.join()
-    assert outcome == ["tester-1 was closed while this call was under way"]
+    assert errors == ["tester-1 was closed during this call"]
     with pytest.raises(ClientClosed, match="tester-1 has been closed"):
         thread.run(echo(1))
     with pytest.raises(ClientClosed):
         thread.post(print)
 
 
-def test_a_forked_child_is_told_to_make_its_own(thread):
-    told_in, told_out = os.pipe()
+def test_use_after_fork_is_rejected(thread):
+    read_end, write_end = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of what is tested here
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn about fork with threads
         child = os.fork()
     if child == 0:
         try:
             thread.run(echo(1))
         except InvalidState as refused:
-            os.write(told_out, str(refused).encode())
+            os.write(write_end, str(refused).encode())
         thread.close()
         os._exit(0)
-    os.close(told_out)
-    with os.fdopen(told_in) as told:
-        assert "made before this process was forked" in told.read()
+    os.close(write_end)
+    with os.fdopen(read_end) as message:
+        assert "created before this process was forked" in message.read()
     assert os.waitpid(child, 0)[1] == 0
     assert thread.run(echo(1)) == 1
 
 
-def test_a_call_cancelled_before_its_first_step_ends_as_well(thread):
+def test_call_cancelled_before_it_starts_completes(thread):
     for _ in range(50):
         with pytest.raises(TimedOut):
             thread.run(asyncio.sleep(60), timeout_s=0)
 
 
-def test_a_posted_function_that_raises_does_not_hold_up_the_others(thread):
+def test_failing_posted_function_does_not_block_later_ones(thread):
     seen, broken = [], []
     thread.loop.set_exception_handler(lambda loop, context: broken.append(context["exception"]))
 
@@ -290,7 +290,7 @@ def test_a_posted_function_that_raises_does_not_hold_up_the_others(thread):
     assert len(broken) == 2
 
 
-def test_calls_that_race_with_close_all_end(thread):
+def test_calls_racing_with_close_all_complete(thread):
     outcomes = []
 
     def work():
@@ -310,7 +310,7 @@ def test_calls_that_race_with_close_all_end(thread):
     assert outcomes == ["closed"] * 8
 
 
-def test_a_thread_that_nobody_closed_does_not_keep_a_program_from_ending():
+def test_unclosed_thread_does_not_block_interpreter_exit():
     program = (
         "import asyncio\n"
         "from odradek.client.blocking.loop_thread import LoopThread\n"
@@ -326,7 +326,7 @@ def test_a_thread_that_nobody_closed_does_not_keep_a_program_from_ending():
     assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
 
 
-def test_blocking_methods_are_those_of_the_client_without_await(thread):
+def test_blocking_wraps_async_methods(thread):
     class Client:
         async def double(self, number, *, extra=0):
             """Twice as much."""
@@ -344,8 +344,8 @@ def test_blocking_methods_are_those_of_the_client_without_await(thread):
     assert Blocking.double.__name__ == "double"
 
 
-def test_a_call_makes_its_coroutine_on_the_loops_thread_and_only_if_it_is_carried_out():
-    """An interrupt of the calling thread can then leave no coroutine behind that nobody awaits."""
+def test_call_creates_its_coroutine_on_the_loop_thread():
+    """So an interrupt of the calling thread leaves no coroutine that is never awaited."""
     made_by = []
 
     def make():

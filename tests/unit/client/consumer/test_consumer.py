@@ -498,7 +498,7 @@ def test_subscribe_arguments() -> None:
         for arguments in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": []}):
             with pytest.raises(InvalidState):
                 reader.subscribe(**arguments)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="topics must be several names, as a list, got 'a'"):
+        with pytest.raises(TypeError, match="topics must be a list of names, got 'a'"):
             reader.subscribe("a")
         reader.subscribe(["a"])
         with pytest.raises(InvalidState, match="exclude each other"):

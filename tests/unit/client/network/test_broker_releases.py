@@ -1,4 +1,4 @@
-"""A client with brokers of other releases: what they offer differs, what it does must not."""
+"""Network client with brokers of other Kafka releases."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ BROKER = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
 }
-OURS_ENDS_AT = {0: 11, 1: 17, 3: 12, 10: 6, 19: 7}
+CLIENT_VERSION_MAX = {0: 11, 1: 17, 3: 12, 10: 6, 19: 7}
 
 
 @pytest.fixture(scope="session")
-def with_release(stage):
-    """Run a scenario with a cluster whose broker passes for one of a release."""
+def with_release(run_with_client):
+    """Run a scenario with a broker that has the API versions of a release."""
 
     def run(release, scenario):
-        async def main(town):
-            disguise = ReleaseProxy(town.network, "disguised", RELEASES[release], ("broker", 9092))
+        async def main(fixture):
+            disguise = ReleaseProxy(fixture.network, "disguised", RELEASES[release], ("broker", 9092))
             await disguise.listen(9092)
             settings = connection_settings({BOOTSTRAP_SERVERS: ("disguised:9092",)})
             cluster = NetworkClient(
-                client_environment(town.network, town.memory.clock), settings, client_id="tester"
+                client_environment(fixture.network, fixture.memory.clock), settings, client_id="tester"
             )
             await cluster.start()
             try:
@@ -45,16 +45,18 @@ def with_release(stage):
                 await cluster.close()
                 disguise.close()
 
-        stage(main, BROKER)
+        run_with_client(main, BROKER)
 
     return run
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_records_are_written_and_read_and_coordinators_found(with_release, make_records, release):
+def test_produce_fetch_and_find_coordinator_with_each_release(with_release, make_records, release):
     async def scenario(cluster, disguise):
-        answer = await cluster.send(CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000))
-        assert answer.topics[0].error_code == 0
+        response = await cluster.send(
+            CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000)
+        )
+        assert response.topics[0].error_code == 0
         topic = await cluster.wait_for_topic("letters", 5000)
         leader = topic.partitions[0].leader
         parts = [PartitionProduceData(0, make_records(b"a", b"b"))]
@@ -66,16 +68,16 @@ def test_records_are_written_and_read_and_coordinators_found(with_release, make_
         assert read.responses[0].partitions[0].error_code == 0
         assert isinstance(read.responses[0].partitions[0].records, memoryview)
         assert len(read.responses[0].partitions[0].records) == len(parts[0].records)
-        for kind in CoordinatorType:
-            await cluster.wait_until_ready(await cluster.coordinator(kind, "some", 30_000), 5000)
-        expected = {key: min(last, RELEASES[release][key][1]) for key, last in OURS_ENDS_AT.items()}
+        for key_type in CoordinatorType:
+            await cluster.wait_until_ready(await cluster.coordinator(key_type, "some", 30_000), 5000)
+        expected = {key: min(last, RELEASES[release][key][1]) for key, last in CLIENT_VERSION_MAX.items()}
         assert {key: disguise.spoken[key] for key in expected} == expected
 
     with_release(release, scenario)
 
 
 @pytest.mark.parametrize(("release", "epoch"), [("0.11", -1), ("2.0", -1), ("2.8", 0), ("4.0", 0)])
-def test_leader_epochs_are_trusted_from_brokers_that_can_be(with_release, release, epoch):
+def test_leader_epochs_are_used_from_releases_with_reliable_epochs(with_release, release, epoch):
     async def scenario(cluster, disguise):
         topic = await cluster.wait_for_topic("made-on-the-way", 5000)
         assert topic.partitions[0].leader_epoch == epoch
@@ -84,7 +86,7 @@ def test_leader_epochs_are_trusted_from_brokers_that_can_be(with_release, releas
     with_release(release, scenario)
 
 
-def test_what_an_old_release_does_not_have_is_said_clearly(with_release):
+def test_api_missing_in_an_old_release_raises_unsupported_version(with_release):
     async def scenario(cluster, disguise):
         await cluster.await_update(0, 5000)
         with pytest.raises(UnsupportedVersion, match=r"does not support DescribeCluster \(broker 1001 "):

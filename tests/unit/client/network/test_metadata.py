@@ -1,4 +1,4 @@
-"""How answers to Metadata change a client's metadata."""
+"""Effect of Metadata responses on the cluster metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONE, OTHER = b"1" * 16, b"2" * 16
 LETTERS = TopicPartition("letters", 0)
 
 
-def told(*topics):
+def response(*topics):
     brokers = [MetadataResponseBroker(id_, f"host{id_}", 9092, None) for id_ in (1, 2, 3)]
     return MetadataResponse(0, brokers, "cluster", 1, list(topics))
 
@@ -40,10 +40,10 @@ def topic(name="letters", *partitions, topic_id=ONE, error=0):
 
 
 def apply(metadata, *topics, reliable=True, keeps=lambda name: True):
-    return apply_metadata_response(metadata, told(*topics), has_reliable_epochs=reliable, keeps=keeps)
+    return apply_metadata_response(metadata, response(*topics), has_reliable_epochs=reliable, keeps=keeps)
 
 
-def test_an_answer_becomes_an_image():
+def test_response_is_applied_to_empty_metadata():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(1, 2, 5), partition(0, 1, 4))).metadata
     assert metadata.version == 1
     assert metadata.nodes[2] == Node(2, "host2", 9092)
@@ -58,48 +58,48 @@ def test_an_answer_becomes_an_image():
     assert metadata.partitions_for("nowhere") == []
 
 
-def test_partitions_without_a_leader_are_not_available():
+def test_partitions_without_leader_are_not_available():
     update = apply(EMPTY_METADATA, topic("letters", partition(0), partition(1, leader=-1, error=5)))
     assert update.metadata.topics["letters"].available == (0,)
-    assert update.is_unsettled
+    assert update.is_stale
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20)), min_size=1))
-def test_an_image_never_goes_back_to_an_older_epoch(answers):
+def test_leader_epoch_never_goes_back(leaders):
     metadata, highest, leader = EMPTY_METADATA, -1, -1
-    for new_leader, epoch in answers:
+    for new_leader, epoch in leaders:
         metadata = apply(metadata, topic("letters", partition(0, new_leader, epoch))).metadata
         if epoch >= highest:
             highest, leader = epoch, new_leader
         assert metadata.leader(LETTERS) == (leader, highest)
 
 
-def test_a_topic_with_another_id_begins_anew():
+def test_new_topic_id_resets_leader_epochs():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 9))).metadata
     metadata = apply(metadata, topic("letters", partition(0, 2, 0), topic_id=OTHER)).metadata
     assert metadata.leader(LETTERS) == (2, 0)
 
 
-def test_a_broker_without_topic_ids_is_held_to_epochs_too():
+def test_leader_epochs_are_compared_without_topic_ids():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 9))).metadata
     metadata = apply(metadata, topic("letters", partition(0, 2, 3), topic_id=bytes(16))).metadata
     assert metadata.leader(LETTERS) == (1, 9)
 
 
-def test_epochs_of_old_brokers_are_not_believed():
+def test_unreliable_leader_epochs_are_ignored():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 9))).metadata
     metadata = apply(metadata, topic("letters", partition(0, 2, 3)), reliable=False).metadata
     assert metadata.leader(LETTERS) == (2, -1)
 
 
-def test_topics_an_answer_does_not_tell_of_stay_if_they_are_kept():
+def test_topics_missing_in_the_response_are_retained_on_request():
     metadata = apply(EMPTY_METADATA, topic("a", partition()), topic("b", partition())).metadata
     metadata = apply(metadata, topic("c", partition()), keeps=lambda name: name == "b").metadata
     assert set(metadata.topics) == {"b", "c"}
 
 
 @pytest.mark.parametrize(
-    ("code", "is_unsettled"),
+    ("code", "is_stale"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
         (ErrorCode.LEADER_NOT_AVAILABLE, True),
@@ -107,32 +107,32 @@ def test_topics_an_answer_does_not_tell_of_stay_if_they_are_kept():
         (ErrorCode.INVALID_TOPIC_EXCEPTION, False),
     ],
 )
-def test_a_topic_with_an_error_has_no_partitions_and_may_be_asked_for_again(code, is_unsettled):
+def test_topic_with_error_has_no_partitions(code, is_stale):
     metadata = apply(EMPTY_METADATA, topic("letters", partition())).metadata
     update = apply(metadata, topic("letters", error=int(code)))
     assert update.metadata.topics["letters"].error is code
     assert update.metadata.partitions_for("letters") == []
-    assert update.is_unsettled == is_unsettled
+    assert update.is_stale == is_stale
 
 
-def test_an_answer_that_knows_no_brokers_takes_none_away():
+def test_response_without_brokers_keeps_the_known_nodes():
     metadata = apply(EMPTY_METADATA, topic("letters", partition())).metadata
-    nobody = MetadataResponse(0, [], "cluster", -1, [])
+    no_brokers = MetadataResponse(0, [], "cluster", -1, [])
     after = apply_metadata_response(
-        metadata, nobody, has_reliable_epochs=True, keeps=lambda name: True
+        metadata, no_brokers, has_reliable_epochs=True, keeps=lambda name: True
     ).metadata
     assert after.nodes == metadata.nodes
     assert after.version == 2
 
 
-def test_partitions_behind_a_gap_are_not_a_topics():
+def test_partitions_after_a_gap_are_ignored():
     metadata = apply(
         EMPTY_METADATA, topic("letters", partition(0), partition(1), partition(2**31 - 1))
     ).metadata
     assert len(metadata.topics["letters"].partitions) == 2
 
 
-def test_a_leader_named_in_passing_keeps_the_version():
+def test_with_leader_keeps_the_metadata_version():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4), partition(1, 1, 4))).metadata
     changed = with_leader(metadata, LETTERS, 2, 5, [])
     assert changed.leader(LETTERS) == (2, 5)
@@ -141,7 +141,7 @@ def test_a_leader_named_in_passing_keeps_the_version():
 
 
 @pytest.mark.parametrize(
-    ("where", "leader", "epoch"),
+    ("partition_key", "leader", "epoch"),
     [
         (LETTERS, 2, 4),
         (LETTERS, 2, 3),
@@ -151,19 +151,19 @@ def test_a_leader_named_in_passing_keeps_the_version():
     ],
     ids=["the same epoch", "an older one", "an unknown broker", "no such partition", "no such topic"],
 )
-def test_what_is_no_news_of_a_leader_is_passed_over(where, leader, epoch):
+def test_with_leader_ignores_stale_or_unknown_leaders(partition_key, leader, epoch):
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4))).metadata
-    assert with_leader(metadata, where, leader, epoch, []) is None
+    assert with_leader(metadata, partition_key, leader, epoch, []) is None
 
 
-def test_a_leader_may_come_with_its_address():
+def test_with_leader_adds_node_endpoints():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4))).metadata
     changed = with_leader(metadata, LETTERS, 9, 5, [Node(9, "host9", 9092)])
     assert changed.nodes[9].host == "host9"
     assert 9 not in metadata.nodes
 
 
-def test_a_topic_for_tests_and_plans_is_built_from_its_partitions():
-    built = topic_metadata("letters", ONE, [PartitionInfo("letters", 0, -1, (), ())])
-    assert built.available == ()
-    assert built.error is ErrorCode.NONE
+def test_topic_metadata_of_partitions():
+    metadata = topic_metadata("letters", ONE, [PartitionInfo("letters", 0, -1, (), ())])
+    assert metadata.available == ()
+    assert metadata.error is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""When metadata is due, and what is asked for."""
+"""Times and topics of metadata requests."""
 
 from __future__ import annotations
 
@@ -11,154 +11,154 @@ AGE_MS, IDLE_MS = 300_000, 60_000
 
 
 def make():
-    return MetadataSchedule(AGE_MS, IDLE_MS, lambda fruitless: 100 * 2**fruitless)
+    return MetadataSchedule(AGE_MS, IDLE_MS, lambda attempts: 100 * 2**attempts)
 
 
-def answered(interest, now_ms, **how):
-    asked = interest.begin(now_ms)
-    interest.answer(now_ms, **{"is_news": True, "is_unsettled": False, **how})
-    return asked
+def respond(schedule, now_ms, **how):
+    topics = schedule.begin_request(now_ms)
+    schedule.on_response(now_ms, **{"is_changed": True, "is_stale": False, **how})
+    return topics
 
 
-def test_metadata_is_wanted_from_the_start():
+def test_metadata_is_due_initially():
     assert make().due_at_ms() == 0
 
 
-def test_an_answer_is_good_until_it_is_old():
-    interest = make()
-    assert answered(interest, 1000) == []
-    assert interest.due_at_ms() == 1000 + AGE_MS
+def test_next_update_is_due_after_max_age():
+    schedule = make()
+    assert respond(schedule, 1000) == []
+    assert schedule.due_at_ms() == 1000 + AGE_MS
 
 
-def test_a_request_waits_for_the_rest_after_the_last_answer():
-    interest = make()
-    answered(interest, 1000)
-    interest.request()
-    assert interest.due_at_ms() == 1100
+def test_requested_update_waits_for_the_backoff():
+    schedule = make()
+    respond(schedule, 1000)
+    schedule.request_update()
+    assert schedule.due_at_ms() == 1100
 
 
-def test_rests_grow_while_answers_tell_nothing_new():
-    interest = make()
-    now_ms, rests = 0, []
-    answered(interest, now_ms)
+def test_backoff_grows_while_responses_change_nothing():
+    schedule = make()
+    now_ms, backoffs = 0, []
+    respond(schedule, now_ms)
     for _ in range(4):
-        interest.request()
-        rests.append(interest.due_at_ms() - now_ms)
-        now_ms = interest.due_at_ms()
-        answered(interest, now_ms, is_news=False)
-    assert rests == [100, 200, 400, 800]
-    interest.request()
-    now_ms = interest.due_at_ms()
-    answered(interest, now_ms, is_news=True)
-    interest.request()
-    assert interest.due_at_ms() == now_ms + 100
+        schedule.request_update()
+        backoffs.append(schedule.due_at_ms() - now_ms)
+        now_ms = schedule.due_at_ms()
+        respond(schedule, now_ms, is_changed=False)
+    assert backoffs == [100, 200, 400, 800]
+    schedule.request_update()
+    now_ms = schedule.due_at_ms()
+    respond(schedule, now_ms, is_changed=True)
+    schedule.request_update()
+    assert schedule.due_at_ms() == now_ms + 100
 
 
-def test_failures_are_retried_with_growing_rests():
-    interest = make()
-    interest.begin(0)
-    interest.fail(0)
-    assert interest.due_at_ms() == 100
-    interest.begin(100)
-    interest.fail(100)
-    assert interest.due_at_ms() == 300
+def test_failures_are_retried_with_growing_backoff():
+    schedule = make()
+    schedule.begin_request(0)
+    schedule.on_failure(0)
+    assert schedule.due_at_ms() == 100
+    schedule.begin_request(100)
+    schedule.on_failure(100)
+    assert schedule.due_at_ms() == 300
 
 
-def test_an_unsettled_answer_is_asked_for_again():
-    interest = make()
-    answered(interest, 0, is_unsettled=True)
-    assert interest.due_at_ms() == 100
+def test_response_with_stale_partitions_is_requested_again():
+    schedule = make()
+    respond(schedule, 0, is_stale=True)
+    assert schedule.due_at_ms() == 100
 
 
-def test_new_topics_do_not_wait_and_are_asked_for_alone():
-    interest = make()
-    interest.follow(["a"], 0)
-    answered(interest, 0)
-    assert interest.follow(["b"], 10)
-    assert not interest.follow(["b"], 11)
-    assert interest.due_at_ms() == 10
-    assert answered(interest, 10) == ["b"]
-    assert interest.due_at_ms() == AGE_MS
+def test_new_topics_skip_the_backoff_and_are_requested_alone():
+    schedule = make()
+    schedule.track_topics(["a"], 0)
+    respond(schedule, 0)
+    assert schedule.track_topics(["b"], 10)
+    assert not schedule.track_topics(["b"], 11)
+    assert schedule.due_at_ms() == 10
+    assert respond(schedule, 10) == ["b"]
+    assert schedule.due_at_ms() == AGE_MS
 
 
-def test_new_topics_beside_a_request_are_asked_for_with_the_others():
-    interest = make()
-    interest.follow(["a"], 0)
-    answered(interest, 0)
-    interest.request()
-    interest.follow(["b"], 10)
-    assert answered(interest, 10) == ["a", "b"]
+def test_new_topics_join_a_requested_full_update():
+    schedule = make()
+    schedule.track_topics(["a"], 0)
+    respond(schedule, 0)
+    schedule.request_update()
+    schedule.track_topics(["b"], 10)
+    assert respond(schedule, 10) == ["a", "b"]
 
 
-def test_a_topic_that_came_while_an_answer_was_under_way_is_asked_for_next():
-    interest = make()
-    interest.begin(0)
-    interest.follow(["a"], 5)
-    interest.answer(10, is_news=True, is_unsettled=False)
-    assert interest.due_at_ms() == 10
-    assert interest.begin(10) == ["a"]
+def test_topic_added_during_a_request_is_requested_next():
+    schedule = make()
+    schedule.begin_request(0)
+    schedule.track_topics(["a"], 5)
+    schedule.on_response(10, is_changed=True, is_stale=False)
+    assert schedule.due_at_ms() == 10
+    assert schedule.begin_request(10) == ["a"]
 
 
-def test_a_failure_while_new_topics_were_asked_for_asks_for_all():
-    interest = make()
-    interest.follow(["a"], 0)
-    answered(interest, 0)
-    interest.follow(["b"], 10)
-    assert interest.begin(10) == ["b"]
-    interest.fail(10)
-    assert interest.begin(500) == ["a", "b"]
+def test_failed_partial_request_is_followed_by_a_full_update():
+    schedule = make()
+    schedule.track_topics(["a"], 0)
+    respond(schedule, 0)
+    schedule.track_topics(["b"], 10)
+    assert schedule.begin_request(10) == ["b"]
+    schedule.on_failure(10)
+    assert schedule.begin_request(500) == ["a", "b"]
 
 
-def test_all_topics_are_asked_for_without_names():
-    interest = make()
-    answered(interest, 0)
-    assert interest.track_all_topics(True, 50)
-    assert not interest.track_all_topics(True, 51)
-    assert interest.due_at_ms() == 50
-    assert answered(interest, 50) is None
-    assert interest.wants("anything")
-    interest.track_all_topics(False, 60)
-    assert not interest.wants("anything")
+def test_all_topics_are_requested_with_none():
+    schedule = make()
+    respond(schedule, 0)
+    assert schedule.track_all_topics(True, 50)
+    assert not schedule.track_all_topics(True, 51)
+    assert schedule.due_at_ms() == 50
+    assert respond(schedule, 50) is None
+    assert schedule.retains("anything")
+    schedule.track_all_topics(False, 60)
+    assert not schedule.retains("anything")
 
 
-def test_topics_may_be_replaced():
-    interest = make()
-    interest.follow(["a", "b"], 0)
-    answered(interest, 0)
-    assert interest.track_only_topics(["b", "c"], 10)
-    assert answered(interest, 10) == ["c"]
-    assert not interest.track_only_topics(["b"], 20)
-    interest.request()
-    assert answered(interest, 500) == ["b"]
+def test_track_only_topics_replaces_the_tracked_topics():
+    schedule = make()
+    schedule.track_topics(["a", "b"], 0)
+    respond(schedule, 0)
+    assert schedule.track_only_topics(["b", "c"], 10)
+    assert respond(schedule, 10) == ["c"]
+    assert not schedule.track_only_topics(["b"], 20)
+    schedule.request_update()
+    assert respond(schedule, 500) == ["b"]
 
 
-def test_topics_that_expire_go_when_they_are_not_named():
-    interest = make()
-    interest.follow(["kept"], 0)
-    interest.follow(["a", "b", "kept"], 0, expires=True)
-    interest.follow(["b"], IDLE_MS // 2, expires=True)
-    interest.request()
-    assert answered(interest, IDLE_MS) == ["b", "kept"]
-    assert not interest.wants("a")
+def test_idle_topics_expire():
+    schedule = make()
+    schedule.track_topics(["kept"], 0)
+    schedule.track_topics(["a", "b", "kept"], 0, expires=True)
+    schedule.track_topics(["b"], IDLE_MS // 2, expires=True)
+    schedule.request_update()
+    assert respond(schedule, IDLE_MS) == ["b", "kept"]
+    assert not schedule.retains("a")
 
 
-@given(st.lists(st.sampled_from(["request", "follow", "fail", "answer", "same", "unsettled"]), max_size=40))
-def test_two_attempts_are_never_closer_than_a_rest_unless_a_topic_is_new(events):
-    interest = make()
+@given(st.lists(st.sampled_from(["request", "track", "fail", "changed", "same", "stale"]), max_size=40))
+def test_attempts_are_separated_by_the_backoff_unless_a_topic_is_new(events):
+    schedule = make()
     now_ms, last_ms, is_new = 0, None, False
     for number, event in enumerate(events):
         if event == "request":
-            interest.request()
-        elif event == "follow":
-            interest.follow([f"t{number}"], now_ms)
+            schedule.request_update()
+        elif event == "track":
+            schedule.track_topics([f"t{number}"], now_ms)
             is_new = True
         else:
-            now_ms = max(now_ms, interest.due_at_ms())
+            now_ms = max(now_ms, schedule.due_at_ms())
             if last_ms is not None and not is_new:
                 assert now_ms >= last_ms + 100
-            interest.begin(now_ms)
+            schedule.begin_request(now_ms)
             last_ms, is_new = now_ms, False
             if event == "fail":
-                interest.fail(now_ms)
+                schedule.on_failure(now_ms)
             else:
-                interest.answer(now_ms, is_news=event != "same", is_unsettled=event == "unsettled")
+                schedule.on_response(now_ms, is_changed=event != "same", is_stale=event == "stale")

@@ -1,4 +1,4 @@
-"""Options as type checkers know them are those of the tables, with the same words."""
+"""Typed options match the option tables."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ def keyword(name: str) -> str:
 def typed_options() -> list[Any]:
     return [
         pytest.param(table.by_name[name], hint, id=f"{kind}-{name}")
-        for kind, (table, declared) in OPTIONS.items()
-        for option, hint in get_type_hints(declared).items()
+        for kind, (table, typed) in OPTIONS.items()
+        for option, hint in get_type_hints(typed).items()
         if (name := option.replace("_", ".")) in table.by_name
     ]
 
 
 def literals(hint: Any) -> set[Any]:
-    """All words that a type allows, at any depth."""
+    """Return all literals of a type, at any depth."""
     if get_origin(hint) is Literal:
         return set(get_args(hint))
-    return {word for part in get_args(hint) for word in literals(part)}
+    return {value for part in get_args(hint) for value in literals(part)}
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_every_option_is_typed_and_every_typed_option_exists(kind: str) -> None:
-    table, declared = OPTIONS[kind]
+def test_typed_options_match_the_option_tables(kind: str) -> None:
+    table, typed = OPTIONS[kind]
     in_table = {keyword(name) for name in (*table.by_name, *ALIASES)}
-    assert in_table == set(get_type_hints(declared)) | SERDES[kind]
+    assert in_table == set(get_type_hints(typed)) | SERDES[kind]
 
 
 @pytest.mark.parametrize(("setting", "hint"), typed_options())
-def test_words_and_types_are_those_of_the_table(setting: Setting[Any], hint: Any) -> None:
-    words = literals(hint)
-    for word in words:
-        setting.parse_value(_text(setting, word))
+def test_literals_and_types_match_the_option_tables(setting: Setting[Any], hint: Any) -> None:
+    values = literals(hint)
+    for value in values:
+        setting.parse_value(_text(setting, value))
     if setting.allowed.startswith("one of "):
-        assert {str(word) for word in words} == set(setting.allowed.removeprefix("one of ").split(", "))
+        assert {str(value) for value in values} == set(setting.allowed.removeprefix("one of ").split(", "))
     elif setting.allowed == "nothing":
         assert hint is type(None)
     elif setting.type in KINDS:
@@ -77,11 +77,11 @@ def test_words_and_types_are_those_of_the_table(setting: Setting[Any], hint: Any
 
 
 @pytest.mark.parametrize("table", [PRODUCER, CONSUMER], ids=lambda table: table.kind)
-def test_each_way_to_give_serdes_takes_all_options(table: ClientConfigDef) -> None:
+def test_each_serde_overload_accepts_all_options(table: ClientConfigDef) -> None:
     verb, module = ("Writes", producer_arguments) if table is PRODUCER else ("Reads", consumer_arguments)
     pattern = re.compile(rf"{verb}(Bytes|Text|Json|Own)(Bytes|Text|Json|Own)")
-    ways = {name: found for name, found in vars(module).items() if pattern.fullmatch(name)}
-    assert len(ways) == 16
-    for way in ways.values():
-        keys = way.__required_keys__ | way.__optional_keys__
+    overloads = {name: value for name, value in vars(module).items() if pattern.fullmatch(name)}
+    assert len(overloads) == 16
+    for overload in overloads.values():
+        keys = overload.__required_keys__ | overload.__optional_keys__
         assert {keyword(name) for name in table.by_name} <= keys

@@ -1,4 +1,4 @@
-"""Whoever waits for a batch is woken once it is done, cut or not; callbacks cannot disturb each other."""
+"""Notification of waiting threads and tasks about completed batches."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.records.codec import ProducerBatch
 
 
-def batch(waiting: object, *values: bytes) -> ProducerBatch:
-    made = ProducerBatch("t", 0, 10_000, 0, None, waiting)
+def new_batch(notifier: object, *values: bytes) -> ProducerBatch:
+    batch = ProducerBatch("t", 0, 10_000, 0, None, notifier)
     for value in values or (b"v",):
-        assert made.append(0, None, value, None) is not None
-    return made
+        assert batch.append(0, None, value, None) is not None
+    return batch
 
 
-def elsewhere() -> ThreadNotifier:
+def thread_notifier() -> ThreadNotifier:
     return ThreadNotifier(lambda: False)
 
 
-def test_a_thread_is_woken_when_its_batch_is_done() -> None:
-    waiting = elsewhere()
-    sent = batch(waiting)
-    deliveries = Deliveries(waiting)
+def test_waiting_thread_is_woken_on_completion() -> None:
+    notifier = thread_notifier()
+    sent = new_batch(notifier)
+    deliveries = Deliveries(notifier)
     deliveries.add([(sent, 0, 1)])
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(deliveries.result(30)))
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(deliveries.result(30)))
     thread.start()
     sent.complete(7, -1)
     thread.join(30)
-    assert found == [1]
+    assert results == [1]
 
 
-def test_a_thread_that_waits_for_what_is_done_does_not_wait() -> None:
-    waiting = elsewhere()
-    sent = batch(waiting)
+def test_waiting_for_a_completed_batch_returns_immediately() -> None:
+    notifier = thread_notifier()
+    sent = new_batch(notifier)
     sent.complete(7, -1)
-    waiting.wait(sent, 0)
-    assert waiting._locks == {}
+    notifier.wait(sent, 0)
+    assert notifier._locks == {}
 
 
-class Racing(list[Any]):
-    """Those who wait for a batch; at the moment that counts, another thread changes the list."""
+class RacingLocks(list[Any]):
+    """Locks of a batch; ``len`` lets another thread add to the list, as in a race."""
 
     def __init__(self, *locks: Any) -> None:
         super().__init__(locks)
@@ -60,14 +60,14 @@ class Racing(list[Any]):
         return found
 
 
-class Leaving:
-    """The lock of somebody who gives up waiting in the moment of being woken."""
+class LeavingLock:
+    """The lock of a thread that times out at the moment it is woken."""
 
     def __init__(self) -> None:
-        self.waiting: list[Any] = []
+        self.locks: list[Any] = []
 
     def release(self) -> None:
-        self.waiting.remove(self)
+        self.locks.remove(self)
 
 
 def held() -> LockType:
@@ -76,52 +76,52 @@ def held() -> LockType:
     return lock
 
 
-def test_who_begins_to_wait_while_another_gives_up_is_woken() -> None:
-    waiting = elsewhere()
-    sent = batch(waiting)
+def test_thread_that_starts_waiting_while_another_times_out_is_woken() -> None:
+    notifier = thread_notifier()
+    sent = new_batch(notifier)
     leaving, joining = held(), held()
-    locks = Racing(leaving)
-    waiting._locks[sent] = locks
+    locks = RacingLocks(leaving)
+    notifier._locks[sent] = locks
     locks.joining = [joining]
-    waiting._leave(sent, leaving)
+    notifier._remove(sent, leaving)
     sent.complete(7, -1)
     assert not joining.locked()
 
 
-def test_who_waits_beside_another_that_gives_up_is_woken() -> None:
-    waiting = elsewhere()
-    sent = batch(waiting)
-    leaving, staying = Leaving(), held()
-    waiting._locks[sent] = leaving.waiting = [cast(LockType, leaving), staying]
+def test_thread_waiting_next_to_one_that_times_out_is_woken() -> None:
+    notifier = thread_notifier()
+    sent = new_batch(notifier)
+    leaving, staying = LeavingLock(), held()
+    notifier._locks[sent] = leaving.locks = [cast(LockType, leaving), staying]
     sent.complete(7, -1)
     assert not staying.locked()
 
 
-def test_patience_ends() -> None:
-    waiting = elsewhere()
+def test_wait_times_out() -> None:
+    notifier = thread_notifier()
     with pytest.raises(TimedOut, match="t-0"):
-        waiting.wait(batch(waiting), 0.001)
+        notifier.wait(new_batch(notifier), 0.001)
 
 
-def test_the_loops_own_thread_must_not_wait() -> None:
-    waiting = ThreadNotifier(lambda: True)
+def test_wait_on_the_loop_thread_is_rejected() -> None:
+    notifier = ThreadNotifier(lambda: True)
     with pytest.raises(InvalidState, match="callback"):
-        waiting.wait(batch(waiting), 1)
+        notifier.wait(new_batch(notifier), 1)
 
 
-def test_each_world_says_how_to_wait_in_it() -> None:
-    threads, tasks = elsewhere(), LoopNotifier()
+def test_wrong_way_to_wait_is_rejected_with_the_right_one() -> None:
+    threads, tasks = thread_notifier(), LoopNotifier()
     with pytest.raises(InvalidState, match="await"):
-        tasks.wait(batch(tasks), 1)
+        tasks.wait(new_batch(tasks), 1)
     with pytest.raises(InvalidState, match="result"):
-        threads.future(batch(threads))
+        threads.future(new_batch(threads))
 
 
-def test_a_task_waits_for_all_parts_of_a_batch_that_was_cut() -> None:
+def test_task_waits_for_all_parts_of_a_split_batch() -> None:
     async def scenario() -> None:
-        waiting = LoopNotifier()
-        sent = batch(waiting, *(bytes(300) for _ in range(4)))
-        deliveries = Deliveries(waiting)
+        notifier = LoopNotifier()
+        sent = new_batch(notifier, *(bytes(300) for _ in range(4)))
+        deliveries = Deliveries(notifier)
         deliveries.add([(sent, 0, 4)])
         task = asyncio.ensure_future(_result(deliveries))
         await asyncio.sleep(0)
@@ -137,28 +137,28 @@ def test_a_task_waits_for_all_parts_of_a_batch_that_was_cut() -> None:
     asyncio.run(scenario())
 
 
-def test_giving_up_a_wait_does_not_end_that_of_another() -> None:
+def test_cancelled_wait_does_not_end_another() -> None:
     async def scenario() -> None:
-        waiting = LoopNotifier()
-        sent = batch(waiting)
-        first = asyncio.ensure_future(_wait(waiting, sent))
-        second = asyncio.ensure_future(_wait(waiting, sent))
+        notifier = LoopNotifier()
+        sent = new_batch(notifier)
+        first = asyncio.ensure_future(_wait(notifier, sent))
+        second = asyncio.ensure_future(_wait(notifier, sent))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.sleep(0)
         sent.complete(0, -1)
         await second
-        await _wait(waiting, sent)
-        assert waiting._futures == {}
+        await _wait(notifier, sent)
+        assert notifier._futures == {}
 
     asyncio.run(scenario())
 
 
-def test_deliveries_tell_what_is_known_so_far() -> None:
-    waiting = LoopNotifier()
-    good, bad, open_one = (batch(waiting, b"a", b"b") for _ in range(3))
-    deliveries = Deliveries(waiting)
-    deliveries.add([(good, 0, 2), (bad, 1, 1), (open_one, 0, 2)])
+def test_deliveries_report_partial_progress() -> None:
+    notifier = LoopNotifier()
+    good, bad, pending = (new_batch(notifier, b"a", b"b") for _ in range(3))
+    deliveries = Deliveries(notifier)
+    deliveries.add([(good, 0, 2), (bad, 1, 1), (pending, 0, 2)])
     good.complete(0, -1)
     bad.fail(TimedOut("too late"))
     assert (len(deliveries), deliveries.acknowledged, deliveries.failed) == (5, 2, 1)
@@ -167,25 +167,25 @@ def test_deliveries_tell_what_is_known_so_far() -> None:
     assert "5" in repr(deliveries)
 
 
-def test_deliveries_tell_where_records_are_also_those_of_a_batch_that_was_cut() -> None:
-    waiting = LoopNotifier()
-    whole, cut, failed = (batch(waiting, *(bytes(300) for _ in range(4))) for _ in range(3))
-    deliveries = Deliveries(waiting)
-    deliveries.add([(whole, 1, 2), (cut, 1, 3), (failed, 0, 4)])
-    parts = cut.split(700)
+def test_deliveries_placed_includes_parts_of_a_split_batch() -> None:
+    notifier = LoopNotifier()
+    whole, split, failed = (new_batch(notifier, *(bytes(300) for _ in range(4))) for _ in range(3))
+    deliveries = Deliveries(notifier)
+    deliveries.add([(whole, 1, 2), (split, 1, 3), (failed, 0, 4)])
+    parts = split.split(700)
     assert [part.count for part in parts] == [2, 2]
     whole.complete(100, -1)
     failed.fail(TimedOut("too late"))
     parts[0].complete(200, -1)
-    assert [place[2:] for place in deliveries.placed()] == [(101, 2), (201, 1)]
+    assert [offsets[2:] for offsets in deliveries.placed()] == [(101, 2), (201, 1)]
     parts[1].complete(300, -1)
-    assert [place[2:] for place in deliveries.placed()] == [(101, 2), (201, 1), (300, 2)]
+    assert [offsets[2:] for offsets in deliveries.placed()] == [(101, 2), (201, 1), (300, 2)]
 
 
-def test_deliveries_leave_out_records_whose_place_nobody_told() -> None:
-    waiting = LoopNotifier()
-    sent = batch(waiting, b"a")
-    deliveries = Deliveries(waiting)
+def test_deliveries_placed_omits_unknown_offsets() -> None:
+    notifier = LoopNotifier()
+    sent = new_batch(notifier, b"a")
+    deliveries = Deliveries(notifier)
     deliveries.add([(sent, 0, 1)])
     sent.complete(-1, -1)
     assert list(deliveries.placed()) == []
@@ -195,5 +195,5 @@ async def _result(deliveries: Deliveries) -> int:
     return await deliveries
 
 
-async def _wait(waiting: LoopNotifier, sent: ProducerBatch) -> None:
-    await waiting.future(sent)
+async def _wait(notifier: LoopNotifier, sent: ProducerBatch) -> None:
+    await notifier.future(sent)

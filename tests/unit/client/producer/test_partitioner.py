@@ -1,4 +1,4 @@
-"""Partitions are drawn by load, and turns go over those with a leader."""
+"""Weighted draw of partitions, and the round-robin partitioner."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ def partition(number: int, leader: int = 1) -> PartitionInfo:
     return PartitionInfo("t", number, leader, (1,), (1,))
 
 
-def test_the_shorter_a_queue_the_likelier_its_partition() -> None:
+def test_shorter_queue_is_more_likely() -> None:
     table = load_table([0, 1, 2], [0, 3, 1])
     assert table is not None
-    drawn = Counter(
-        next_sticky([0, 1, 2], [0, 1, 2], table, lambda _, ticket=ticket: ticket) for ticket in range(8)
-    )
-    # Longest queue plus one, less its own length: 4, 1 and 3 tickets.
+    drawn = Counter(next_sticky([0, 1, 2], [0, 1, 2], table, lambda _, draw=draw: draw) for draw in range(8))
+    # Weight: length of the longest queue plus one, less its own length.
     assert drawn == {0: 4, 1: 1, 2: 3}
 
 
-def test_equal_queues_are_drawn_evenly_among_partitions_with_a_leader() -> None:
+def test_equal_queues_are_drawn_evenly_among_available_partitions() -> None:
     assert load_table([0, 1, 2], [2, 2, 2]) is None
-    drawn = {next_sticky([0, 1, 2], [0, 2], None, lambda _, ticket=ticket: ticket) for ticket in range(2)}
+    drawn = {next_sticky([0, 1, 2], [0, 2], None, lambda _, draw=draw: draw) for draw in range(2)}
     assert drawn == {0, 2}
 
 
-def test_without_any_leader_all_partitions_are_drawn() -> None:
-    drawn = {next_sticky([0, 1], [], None, lambda _, ticket=ticket: ticket) for ticket in range(2)}
+def test_all_partitions_are_drawn_without_any_leader() -> None:
+    drawn = {next_sticky([0, 1], [], None, lambda _, draw=draw: draw) for draw in range(2)}
     assert drawn == {0, 1}
 
 
@@ -44,19 +42,19 @@ def test_only_candidates_are_drawn(lengths: list[int], data: st.DataObject) -> N
     assert choice in candidates
 
 
-def test_turns_pass_over_partitions_without_a_leader() -> None:
+def test_round_robin_skips_partitions_without_leader() -> None:
     choose = RoundRobin()
     partitions = [partition(0), partition(1, leader=-1), partition(2)]
     assert [choose("t", b"same", None, partitions) for _ in range(4)] == [0, 2, 0, 2]
 
 
-def test_turns_of_topics_do_not_disturb_each_other() -> None:
+def test_round_robin_is_independent_per_topic() -> None:
     choose = RoundRobin()
     partitions = [partition(0), partition(1)]
     assert [choose(topic, None, None, partitions) for topic in "abab"] == [0, 0, 1, 1]
 
 
-def test_without_any_leader_turns_go_over_all() -> None:
+def test_round_robin_uses_all_partitions_without_any_leader() -> None:
     choose = RoundRobin()
     partitions = [partition(0, -1), partition(1, -1)]
     assert [choose("t", None, None, partitions) for _ in range(3)] == [0, 1, 0]

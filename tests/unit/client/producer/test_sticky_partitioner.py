@@ -1,4 +1,4 @@
-"""Records without a key stick to a partition until it has its share, and then the next is drawn by load."""
+"""Sticky partitions of records without a key, drawn by load."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Clock:
         return self.now_ms
 
     async def sleep_ms(self, duration_ms: int) -> None:
-        raise AssertionError("nobody sleeps here")
+        raise AssertionError("not used")
 
 
-class Scene:
+class PartitionerFixture:
     def __init__(self, *leaders: int, **how: Any) -> None:
         self.clock = Clock()
-        self.lines = RecordAccumulator(batch_bytes=BATCH_BYTES, linger_ms=0, delivery_timeout_ms=1000)
+        self.accumulator = RecordAccumulator(batch_bytes=BATCH_BYTES, linger_ms=0, delivery_timeout_ms=1000)
         self.blocked: dict[int, int] = {}
         how = {"adapts": True, "availability_timeout_ms": 0, **how}
-        self.sticking = StickyPartitioner(
-            self.lines, self.clock, 7, self.blocked, batch_bytes=BATCH_BYTES, **how
+        self.sticky_partitioner = StickyPartitioner(
+            self.accumulator, self.clock, 7, self.blocked, batch_bytes=BATCH_BYTES, **how
         )
         self.appender = RecordAppender(lambda *given: None)
         self.topic: TopicMetadata = topic_metadata(
@@ -47,57 +47,57 @@ class Scene:
     def draws(self, count: int) -> Counter[int]:
         drawn: Counter[int] = Counter()
         for _ in range(count):
-            drawn[self.sticking.partition(self.appender, self.topic)] += 1
+            drawn[self.sticky_partitioner.partition(self.appender, self.topic)] += 1
             self.appender.add_sticky_bytes("t", BATCH_BYTES)
         return drawn
 
 
-def test_a_partition_is_kept_until_it_has_its_share() -> None:
-    scene = Scene(1, 1, 1)
-    first = scene.sticking.partition(scene.appender, scene.topic)
-    scene.appender.add_sticky_bytes("t", BATCH_BYTES // 2 - 1)
-    assert scene.sticking.partition(scene.appender, scene.topic) == first
+def test_partition_is_kept_until_half_of_batch_size() -> None:
+    fixture = PartitionerFixture(1, 1, 1)
+    first = fixture.sticky_partitioner.partition(fixture.appender, fixture.topic)
+    fixture.appender.add_sticky_bytes("t", BATCH_BYTES // 2 - 1)
+    assert fixture.sticky_partitioner.partition(fixture.appender, fixture.topic) == first
 
 
-def test_all_partitions_are_drawn_alike() -> None:
-    drawn = Scene(1, 1, 1).draws(3000)
+def test_partitions_are_drawn_uniformly() -> None:
+    drawn = PartitionerFixture(1, 1, 1).draws(3000)
     assert all(800 < drawn[number] < 1200 for number in range(3))
 
 
-def test_partitions_without_a_leader_are_not_drawn() -> None:
-    assert set(Scene(1, -1, 1).draws(200)) == {0, 2}
+def test_partitions_without_leader_are_not_drawn() -> None:
+    assert set(PartitionerFixture(1, -1, 1).draws(200)) == {0, 2}
 
 
-def test_a_long_line_is_drawn_less() -> None:
-    scene = Scene(1, 1)
+def test_partition_with_a_long_queue_is_drawn_less() -> None:
+    fixture = PartitionerFixture(1, 1)
     for _ in range(9):
-        scene.lines.add(ProducerBatch("t", 0, BATCH_BYTES, 0), 0)
-    drawn = scene.draws(1100)
-    # One ticket for the long line, ten for the empty one.
+        fixture.accumulator.add(ProducerBatch("t", 0, BATCH_BYTES, 0), 0)
+    drawn = fixture.draws(1100)
+    # Weight 1 for the long queue, 10 for the empty one.
     assert 50 < drawn[0] < 160
 
 
-def test_without_adapting_lines_do_not_matter() -> None:
-    scene = Scene(1, 1, adapts=False)
+def test_queue_lengths_are_ignored_without_adaptive_partitioning() -> None:
+    fixture = PartitionerFixture(1, 1, adapts=False)
     for _ in range(9):
-        scene.lines.add(ProducerBatch("t", 0, BATCH_BYTES, 0), 0)
-    assert scene.draws(1000)[0] > 400
+        fixture.accumulator.add(ProducerBatch("t", 0, BATCH_BYTES, 0), 0)
+    assert fixture.draws(1000)[0] > 400
 
 
-def test_a_broker_that_takes_nothing_is_left_out_after_a_while() -> None:
-    scene = Scene(1, 2, availability_timeout_ms=100)
-    scene.blocked[2] = 0
-    scene.clock.now_ms = 100
-    assert set(scene.draws(100)) == {0, 1}
-    scene.clock.now_ms = 101
-    scene.lines.drain([], 0, 0)
-    assert set(scene.draws(100)) == {0}
-    scene.blocked[1] = 0
-    scene.lines.drain([], 0, 0)
-    assert set(scene.draws(100)) == {0, 1}, "with nobody left, all are as good as each other"
+def test_blocked_broker_is_excluded_after_availability_timeout() -> None:
+    fixture = PartitionerFixture(1, 2, availability_timeout_ms=100)
+    fixture.blocked[2] = 0
+    fixture.clock.now_ms = 100
+    assert set(fixture.draws(100)) == {0, 1}
+    fixture.clock.now_ms = 101
+    fixture.accumulator.drain([], 0, 0)
+    assert set(fixture.draws(100)) == {0}
+    fixture.blocked[1] = 0
+    fixture.accumulator.drain([], 0, 0)
+    assert set(fixture.draws(100)) == {0, 1}, "with no ready broker, all partitions are drawn"
 
 
-def test_dice_fall_evenly() -> None:
-    dice = PseudoRandom(3)
-    fallen = Counter(dice.below(6) for _ in range(6000))
-    assert all(850 < fallen[number] < 1150 for number in range(6))
+def test_pseudo_random_is_uniform() -> None:
+    random = PseudoRandom(3)
+    counts = Counter(random.below(6) for _ in range(6000))
+    assert all(850 < counts[number] < 1150 for number in range(6))

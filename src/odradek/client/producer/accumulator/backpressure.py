@@ -1,9 +1,9 @@
-"""Keeps a program that sends without pause from running away from the loop that carries its records off.
+"""Slows down applications that append faster than the sender can drain.
 
-Records that wait in full batches are worth nothing until they leave, and a thread that only ever appends does
-not let the loop's thread run. So once more than ``high_bytes`` wait, whoever opens the next batch waits until
-no more than half of that does. That is not ``buffer.memory``, which bounds what one may lose: a broker that
-takes nothing at all makes nobody wait here, and memory fills up as it should.
+A thread that appends without pause keeps the loop thread from running. So once more than ``high_bytes`` are
+queued in full batches, ``send`` waits before it opens another batch, until no more than half of that is
+queued. This is not ``buffer.memory``: when a broker accepts nothing at all, there is no backpressure, and
+memory fills up as it should.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 _HIGH_BYTES_MIN: Final = 1 << 20
 _HIGH_BATCHES: Final = 4
-STALL_S: Final = 0.05
-"""Nothing left for so long: the broker is the reason, and ``buffer.memory`` bounds what waits for it."""
+STALL_TIMEOUT_S: Final = 0.05
+"""When nothing is drained for this long, the broker is the bottleneck, and ``buffer.memory`` is the limit."""
 
 
 class Backpressure:
-    """Who waits for records to leave. Guarded by the accumulator's lock."""
+    """Sends that wait for batches to be drained. Guarded by the accumulator's lock."""
 
     __slots__ = ("_stalled", "_waiting", "high_bytes")
 
@@ -27,26 +27,26 @@ class Backpressure:
         self._stalled = False
         self._waiting: list[Callable[[], object]] = []
 
-    def is_too_fast(self, queued_bytes: int) -> bool:
+    def is_exceeded(self, queued_bytes: int) -> bool:
         return queued_bytes > self.high_bytes and not self._stalled
 
-    def wait(self, wake: Callable[[], object]) -> None:
-        """Have this called once enough has left."""
+    def add_waiter(self, wake: Callable[[], object]) -> None:
+        """Call ``wake`` once enough has been drained."""
         self._waiting.append(wake)
 
-    def gave_up(self, wake: Callable[[], object]) -> None:
-        """Nothing left in time: nobody waits until something does."""
+    def on_stall(self, wake: Callable[[], object]) -> None:
+        """Remove a waiter that timed out, and stop the backpressure until something is drained."""
         if wake in self._waiting:
             self._waiting.remove(wake)
             self._stalled = True
 
-    def left(self, queued_bytes: int) -> None:
-        """Records have left. With less than half waiting, all go on."""
+    def on_drained(self, queued_bytes: int) -> None:
+        """Wake all waiters once at most half is queued."""
         self._stalled = False
         if self._waiting and queued_bytes * 2 <= self.high_bytes:
-            self.release()
+            self.wake_all()
 
-    def release(self) -> None:
+    def wake_all(self) -> None:
         waiting, self._waiting = self._waiting, []
         for wake in waiting:
             wake()

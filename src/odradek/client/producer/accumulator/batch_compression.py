@@ -1,8 +1,8 @@
-"""How a batch becomes the bytes of a request, compressed or not, and how many plain bytes it may hold.
+"""Compression of batches, and the number of uncompressed bytes that a batch may hold.
 
-``batch.size`` is about what is sent. So a batch whose topic has compressed well so far takes more plain
-bytes, and the guess follows what was seen: down slowly and up at once, as a guess too low makes batches too
-large.
+``batch.size`` limits the compressed size. So a batch of a topic that has compressed well so far takes more
+uncompressed bytes. The estimated ratio per topic goes down slowly and up immediately, because a ratio that is
+too low makes batches too large.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from odradek.records.codec import ProducerBatch
 
 ZSTD_PRODUCE_VERSION: Final = 7
-"""The first version of Produce that may carry zstd."""
+"""The first version of Produce that supports zstd."""
 
 _STEP_DOWN: Final = 0.005
 _STEP_UP: Final = 0.05
 _GROWTH_MAX: Final = 8
-"""A batch never holds more than so many times ``batch.size``, whatever the guess."""
+"""A batch never holds more than this multiple of ``batch.size``."""
 
 
 class BatchCompression:
-    """The codec of one producer, and what it made of each topic."""
+    """The compression codec of one producer, and the estimated compression ratio of each topic."""
 
     def __init__(self, codec: Compression, level: int | None, batch_bytes: int) -> None:
         self.codec = codec
@@ -38,14 +38,14 @@ class BatchCompression:
         self._ratios: dict[str, float] = {}
 
     def capacity_bytes(self, topic: str) -> int:
-        """Plain bytes that a batch of a topic takes."""
+        """Return the uncompressed bytes that a batch of a topic may hold."""
         if self.codec is Compression.NONE:
             return self._batch_bytes
         ratio = max(self._ratios.get(topic, 1.0), 1 / _GROWTH_MAX)
         return max(int(self._batch_bytes / ratio), self._batch_bytes)
 
     def finisher(self, *, transactional: bool) -> Callable[[ProducerBatch], memoryview]:
-        """What gives the bytes to send of a batch, with the numbers that it has then."""
+        """Return a function that encodes a batch with its current producer id, epoch and sequence."""
         attributes = int(self.codec) | (TRANSACTIONAL_BIT if transactional else 0)
         if self.codec is not Compression.NONE:
             return lambda batch: self._finish(batch, attributes)
@@ -54,26 +54,28 @@ class BatchCompression:
         )
 
     def _finish(self, batch: ProducerBatch, attributes: int) -> memoryview:
-        packed = None
+        compressed = None
         # A batch that was sent before is compressed already; only its header may change.
         if batch.last_attempt_ms == 0:
             plain = batch.plain_records()
-            packed = compress(self.codec, plain, self._level)
-            self._saw(batch.topic, len(packed) / max(len(plain), 1))
-        return batch.finish(attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence, packed)
-
-    def _saw(self, topic: str, ratio: float) -> None:
-        guess = self._ratios.get(topic, 1.0)
-        self._ratios[topic] = (
-            max(guess + _STEP_UP, ratio) if ratio > guess else max(guess - _STEP_DOWN, ratio)
+            compressed = compress(self.codec, plain, self._level)
+            self._update_ratio(batch.topic, len(compressed) / max(len(plain), 1))
+        return batch.finish(
+            attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence, compressed
         )
 
-    def was_too_large(self, topic: str) -> None:
-        """A broker refused a batch: begin again with the guess that nothing is gained."""
+    def _update_ratio(self, topic: str, ratio: float) -> None:
+        estimate = self._ratios.get(topic, 1.0)
+        self._ratios[topic] = (
+            max(estimate + _STEP_UP, ratio) if ratio > estimate else max(estimate - _STEP_DOWN, ratio)
+        )
+
+    def on_batch_too_large(self, topic: str) -> None:
+        """Reset the estimated ratio after a broker rejected a batch."""
         self._ratios[topic] = 1.0
 
     def produce_version_min(self) -> int:
-        """The lowest version of Produce that can carry these batches."""
+        """Return the lowest version of Produce that supports these batches."""
         return ZSTD_PRODUCE_VERSION if self.codec is Compression.ZSTD else 3
 
 

@@ -1,11 +1,10 @@
-"""The memory that records wait in: at most ``buffer.memory``, given out first come, first served.
+"""The memory of queued batches: at most ``buffer.memory``, allocated first come, first served.
 
-Pure bookkeeping: nobody sleeps here. A taker that finds no room joins the line with ``queue`` and is told by
-``give_back`` or ``leave`` when its turn has come; whoever called those wakes it.
+Pure bookkeeping: no call blocks. An allocation that does not fit is queued with ``enqueue``; ``deallocate``
+and ``cancel`` return the waiters that were granted memory, and their caller wakes them.
 
-Invariant: what is free, what is granted to the line and what is in use add up to ``memory_bytes``; while
-somebody waits, nobody overtakes. Only buffers of the few sizes that batches begin with or grow to are kept
-for another use, and no more of them than memory is free: others would fit nothing but their like.
+Invariant: free, granted and used memory add up to ``memory_bytes``; no allocation overtakes a waiter. Only
+buffers of the sizes that batches start with or grow to are kept for reuse, up to the free memory.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 
-def _nobody() -> None:
-    """Wakes nobody: the turn came before there was a wait."""
+def _wake_nothing() -> None:
+    """Default of ``Waiter.wake``: the memory was granted before anything waited for it."""
 
 
 class Waiter:
-    """A place in the line; ``granted`` once the memory is reserved for it."""
+    """A queued allocation; ``granted`` once the memory is reserved for it."""
 
     __slots__ = ("granted", "size_bytes", "wake")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.granted = False
-        self.wake: Callable[[], object] = _nobody
-        """What wakes the one who waits; set by whoever joined the line, called by whoever grants."""
+        self.wake: Callable[[], object] = _wake_nothing
+        """Wakes the waiting ``send``; set after ``enqueue``, called after the memory is granted."""
 
 
 class BufferPool:
-    """Counts memory, keeps buffers for reuse and the line of those who wait."""
+    """Counts memory, keeps buffers for reuse, and queues waiting allocations."""
 
     __slots__ = ("_free", "_waiting", "available_bytes", "kept_bytes", "memory_bytes")
 
@@ -52,65 +51,65 @@ class BufferPool:
     def kept_count(self) -> int:
         return sum(map(len, self._free.values()))
 
-    def take(self, size_bytes: int) -> bool:
-        """Reserve memory if there is room and nobody was here before."""
+    def try_allocate(self, size_bytes: int) -> bool:
+        """Reserve memory if it is free and no allocation is waiting."""
         if self._waiting or size_bytes > self.available_bytes:
             return False
         self.available_bytes -= size_bytes
         return True
 
-    def take_spare(self, size_bytes: int) -> bool:
-        """Reserve memory that nobody needs: only while half of all is left for those who do."""
-        return size_bytes <= self.available_bytes - self.memory_bytes // 2 and self.take(size_bytes)
+    def try_allocate_spare(self, size_bytes: int) -> bool:
+        """Reserve memory for growth, only as long as half of the total stays free."""
+        return size_bytes <= self.available_bytes - self.memory_bytes // 2 and self.try_allocate(size_bytes)
 
     def buffer(self, size_bytes: int) -> bytearray | None:
-        """A kept buffer for memory that was reserved; None if there is none of that size."""
-        found = None
+        """Return a kept buffer for reserved memory; None if there is none of that size."""
+        buffer = None
         kept = self._free.get(size_bytes)
         if kept:
-            found = kept.pop()
+            buffer = kept.pop()
             self.kept_bytes -= size_bytes
         if self.kept_bytes > self.available_bytes:
-            self._let_go()
-        return found
+            self._drop_kept_buffers()
+        return buffer
 
-    def _let_go(self) -> None:
-        """Memory that is in use and buffers that are kept must not be more than all there may be."""
+    def _drop_kept_buffers(self) -> None:
+        """Drop kept buffers until they fit in the free memory."""
         for size_bytes, kept in self._free.items():
             while kept and self.kept_bytes > self.available_bytes:
                 kept.pop()
                 self.kept_bytes -= size_bytes
 
-    def queue(self, size_bytes: int) -> Waiter:
-        """Join the line; ``granted`` already if there is room after all."""
+    def enqueue(self, size_bytes: int) -> Waiter:
+        """Queue an allocation; it is granted immediately if there is memory."""
         waiter = Waiter(size_bytes)
         self._waiting.append(waiter)
         self._grant()
         return waiter
 
-    def give_back(self, size_bytes: int, buffer: bytearray | None = None) -> list[Waiter]:
-        """Free memory, and keep its buffer if it is of a kept size; gives those whose turn has come."""
+    def deallocate(self, size_bytes: int, buffer: bytearray | None = None) -> list[Waiter]:
+        """Free memory, and keep its buffer if it has a kept size; return the waiters granted by that."""
         self.available_bytes += size_bytes
         if buffer is not None and len(buffer) == size_bytes:
             self.keep(buffer)
         return self._grant() if self._waiting else []
 
     def keep(self, buffer: bytearray) -> None:
-        """Have a buffer for another use, if it is of such a size and there is free memory for it."""
+        """Keep a buffer for reuse, if it has a kept size and fits in the free memory."""
         kept = self._free.get(len(buffer))
         if kept is not None and self.kept_bytes + len(buffer) <= self.available_bytes:
             kept.append(buffer)
             self.kept_bytes += len(buffer)
 
-    def leave(self, waiter: Waiter) -> list[Waiter]:
-        """Give up waiting, or memory granted and not used; gives those whose turn has come."""
+    def cancel(self, waiter: Waiter) -> list[Waiter]:
+        """Remove a waiter, or free its granted memory; return the waiters granted by that."""
         if waiter.granted:
-            return self.give_back(waiter.size_bytes)
+            return self.deallocate(waiter.size_bytes)
         self._waiting.remove(waiter)
         return self._grant()
 
     def waiters(self) -> list[Waiter]:
-        """The line as it is."""
+        """Return the queued waiters."""
         return list(self._waiting)
 
     def _grant(self) -> list[Waiter]:

@@ -1,4 +1,4 @@
-"""What those who send and the one who carries off have in common, and the lock around it."""
+"""State shared by application threads and the sender, and the lock that guards it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from odradek.ports.clock import Clock
 
 
 class SharedState(NamedTuple):
-    """Whoever looks into accumulator, pool or pace holds the lock; in asyncio there is none to hold."""
+    """Accumulator, pool and backpressure are used under the lock; with asyncio the lock does nothing."""
 
     accumulator: RecordAccumulator
     pool: BufferPool
-    pace: Backpressure
-    packing: BatchCompression
+    backpressure: Backpressure
+    compression: BatchCompression
     growth: BatchGrowth
-    order: TransactionManagerPort | None
+    transaction_manager: TransactionManagerPort | None
     lock: AbstractContextManager[Any]
     clock: Clock

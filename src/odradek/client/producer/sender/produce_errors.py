@@ -1,4 +1,4 @@
-"""What an answer means for a batch: written, to be cut, to be sent again, or given up. Pure."""
+"""Actions and exceptions for the error codes of Produce responses. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from odradek.model.errors import ErrorCode
 if TYPE_CHECKING:
     from odradek.records.codec import ProducerBatch
 
-_ABOUT_SINGLE_RECORDS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+_RECORD_ERROR_CODES = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 
 
 class BatchAction(enum.Enum):
     WRITTEN = "the records are in the log"
-    SPLIT = "too large: cut it and send the pieces"
+    SPLIT = "too large: split the batch and send the parts"
     RETRY = "send it again later"
-    FAIL = "tell the program"
+    FAIL = "fail the records"
 
 
 def batch_action(
@@ -29,49 +29,53 @@ def batch_action(
     code: ErrorCode,
     log_start_offset: int,
     *,
-    may_be_tried: bool,
-    order: TransactionManagerPort | None,
+    can_retry: bool,
+    transaction_manager: TransactionManagerPort | None,
 ) -> BatchAction:
-    """``may_be_tried``: attempts and time are left, and nobody has given the batch up in the meantime."""
+    """Return what to do with a batch; ``can_retry`` if attempts and time are left and it is not done."""
     if code is ErrorCode.NONE:
         return BatchAction.WRITTEN
     if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.done:
         return BatchAction.SPLIT
-    if may_be_tried:
-        again = code.retriable if order is None else order.may_retry(batch, code, log_start_offset)
-        if again:
+    if can_retry:
+        retries = (
+            code.retriable
+            if transaction_manager is None
+            else transaction_manager.may_retry(batch, code, log_start_offset)
+        )
+        if retries:
             return BatchAction.RETRY
-    # The broker has these records from an earlier attempt, and forgot where it put them.
+    # The broker has these records from an earlier attempt, but no longer knows their offsets.
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return BatchAction.WRITTEN
     return BatchAction.FAIL
 
 
 def batch_error(batch: ProducerBatch, code: ErrorCode, message: str | None, broker: str) -> ClientError:
-    """What to tell the program about a batch that was refused."""
+    """Return the exception for the records of a rejected batch."""
     what = f"{batch.count} record(s) for {batch.topic}-{batch.partition}"
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        message = message or "this producer may not write idempotently"
+        message = message or "this producer is not authorized for idempotent writes"
     return broker_error(code, what, message=message, broker=broker)
 
 
 def record_errors(
-    batch: ProducerBatch, code: ErrorCode, told: Sequence[Any], broker: str
+    batch: ProducerBatch, code: ErrorCode, errors: Sequence[Any], broker: str
 ) -> tuple[Mapping[int, BaseException], BaseException] | None:
-    """Errors by record, and the one of all others, where a broker names the records at fault."""
-    if not told or code not in _ABOUT_SINGLE_RECORDS:
+    """Return exceptions by record index, and the one of all other records, if the broker named records."""
+    if not errors or code not in _RECORD_ERROR_CODES:
         return None
-    where = f"{batch.topic}-{batch.partition}"
-    named: dict[int, BaseException] = {
-        one.batch_index: broker_error(
-            code, f"a record for {where}", message=one.batch_index_error_message, broker=broker
+    partition = f"{batch.topic}-{batch.partition}"
+    by_index: dict[int, BaseException] = {
+        error.batch_index: broker_error(
+            code, f"record for {partition}", message=error.batch_index_error_message, broker=broker
         )
-        for one in told
+        for error in errors
     }
     others = RequestRefused(
-        f"a record for {where} was not written because others of its batch were refused",
+        f"record for {partition} was not written because other records of its batch were rejected",
         code=code,
         broker=broker,
         retriable=True,
     )
-    return named, others
+    return by_index, others

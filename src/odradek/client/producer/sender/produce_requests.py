@@ -1,4 +1,4 @@
-"""The Produce request of one round to one broker, and its answer matched with the batches."""
+"""Produce requests of batches, and the partition responses of each batch."""
 
 from __future__ import annotations
 
@@ -28,44 +28,51 @@ def produce_request(
     timeout_ms: int,
     transactional_id: str | None,
 ) -> ProduceRequest:
-    """One request with all batches, at most one for each partition; their bytes are not copied."""
+    """Return one request with all batches, at most one per partition, without copying them."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
-        part = PartitionProduceData(batch.partition, finish(batch))
-        topics.setdefault(batch.topic, []).append(part)
+        partition = PartitionProduceData(batch.partition, finish(batch))
+        topics.setdefault(batch.topic, []).append(partition)
     return ProduceRequest(
-        transactional_id, acks, timeout_ms, [TopicProduceData(name, parts) for name, parts in topics.items()]
+        transactional_id,
+        acks,
+        timeout_ms,
+        [TopicProduceData(name, partitions) for name, partitions in topics.items()],
     )
 
 
-def matched(
-    batches: Sequence[ProducerBatch], answer: ProduceResponse
+def match_responses(
+    batches: Sequence[ProducerBatch], response: ProduceResponse
 ) -> Iterable[tuple[ProducerBatch, PartitionProduceResponse]]:
-    """Each batch with its part of the answer; a broker that says nothing about one has failed on it."""
-    if len(answer.responses) == 1:
-        # Brokers answer in the order of the request, which is the order of batches if there is one topic.
-        name, parts = answer.responses[0].name, answer.responses[0].partition_responses
-        places = [one.partition for one in batches]
-        if [part.index for part in parts] == places and {one.topic for one in batches} == {name}:
-            return zip(batches, parts, strict=True)
-    return _looked_up(batches, answer)
+    """Return each batch with its partition response; an error for partitions missing in the response."""
+    if len(response.responses) == 1:
+        # Brokers respond in the order of the request, which is the order of batches for a single topic.
+        name, partitions = response.responses[0].name, response.responses[0].partition_responses
+        indexes = [batch.partition for batch in batches]
+        if [partition.index for partition in partitions] == indexes and {
+            batch.topic for batch in batches
+        } == {name}:
+            return zip(batches, partitions, strict=True)
+    return _match_by_partition(batches, response)
 
 
-def _looked_up(
-    batches: Sequence[ProducerBatch], answer: ProduceResponse
+def _match_by_partition(
+    batches: Sequence[ProducerBatch], response: ProduceResponse
 ) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
-    told: dict[tuple[str, int], Any] = {
-        (topic.name, part.index): part for topic in answer.responses for part in topic.partition_responses
+    responses: dict[tuple[str, int], Any] = {
+        (topic.name, partition.index): partition
+        for topic in response.responses
+        for partition in topic.partition_responses
     }
     for batch in batches:
-        found = told.get((batch.topic, batch.partition))
-        yield batch, _silence(batch) if found is None else found
+        partition = responses.get((batch.topic, batch.partition))
+        yield batch, _missing_response(batch) if partition is None else partition
 
 
-def _silence(batch: ProducerBatch) -> PartitionProduceResponse:
+def _missing_response(batch: ProducerBatch) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         batch.partition,
         ErrorCode.UNKNOWN_SERVER_ERROR,
         -1,
-        error_message="the answer does not mention this partition",
+        error_message="the Produce response has no entry for this partition",
     )

@@ -1,4 +1,4 @@
-"""What a sender counts, under the names of Kafka's producer metrics."""
+"""Metrics of the sender, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ if TYPE_CHECKING:
 
 
 class SenderMetrics:
-    """Counted per batch and request, never per record."""
+    """Metrics recorded per batch and request, never per record."""
 
     def __init__(self, metrics: ClientMetrics) -> None:
-        self._batch_size_avg = metrics.average("batch-size-avg", "Bytes of a batch, before compression.")
-        self._batch_size_max = metrics.maximum("batch-size-max", "Bytes of the largest batch.")
-        self._records_per_request = metrics.average("records-per-request-avg", "Records of one request.")
-        self._queue_time_avg = metrics.average(
-            "record-queue-time-avg", "Milliseconds between the opening of a batch and its sending."
+        self._batch_size_avg = metrics.average("batch-size-avg", "Average uncompressed batch size in bytes.")
+        self._batch_size_max = metrics.maximum("batch-size-max", "Maximum uncompressed batch size in bytes.")
+        self._records_per_request = metrics.average(
+            "records-per-request-avg", "Average number of records per request."
         )
-        self._queue_time_max = metrics.maximum("record-queue-time-max", "The longest of these.")
-        self._sent = metrics.counter("record-send-total", "Records sent, each time that they were.")
-        self._bytes = metrics.counter("byte-total", "Bytes of batches sent, before compression.")
-        self._retried = metrics.counter("record-retry-total", "Records that had to be sent again.")
-        self._failed = metrics.counter("record-error-total", "Records that were given up.")
-        self._split = metrics.counter("batch-split-total", "Batches that were too large for a broker.")
+        self._queue_time_avg = metrics.average(
+            "record-queue-time-avg", "Average time batches spent in the accumulator, in milliseconds."
+        )
+        self._queue_time_max = metrics.maximum(
+            "record-queue-time-max", "Maximum time a batch spent in the accumulator, in milliseconds."
+        )
+        self._sent = metrics.counter("record-send-total", "Records sent, including retries.")
+        self._bytes = metrics.counter("byte-total", "Uncompressed bytes of batches sent.")
+        self._retried = metrics.counter("record-retry-total", "Records that were retried.")
+        self._failed = metrics.counter("record-error-total", "Records that failed.")
+        self._split = metrics.counter(
+            "batch-split-total", "Batches that were split because they were too large."
+        )
 
     def sent(self, batches: Sequence[ProducerBatch], now_ms: int) -> None:
-        """A request leaves. Counted in one go, as this is done for every batch there is."""
+        """Record a request in one call: this runs for every batch."""
         sizes = [batch.size_bytes for batch in batches]
         waits_ms = [now_ms - batch.created_ms for batch in batches]
         records = sum([batch.count for batch in batches])

@@ -1,4 +1,4 @@
-"""The requests that idempotence and transactions want made, one at a time, beside the batches."""
+"""Sends the requests of the transaction manager to coordinators, one at a time."""
 
 from __future__ import annotations
 
@@ -19,62 +19,63 @@ from odradek.ports.clock import Clock
 
 
 class TransactionRequests:
-    """Runs what ``TransactionManagerPort.next_request`` asks for, and tells it the answers."""
+    """Sends what ``TransactionManagerPort.next_request`` returns, and hands it the responses."""
 
     def __init__(
         self,
         network: NetworkClient,
-        order: TransactionManagerPort | None,
+        transaction_manager: TransactionManagerPort | None,
         clock: Clock,
         settings: Settings,
-        wake: Callable[[], None],
+        wakeup: Callable[[], None],
     ) -> None:
         self._network = network
-        self._order = order
+        self._transaction_manager = transaction_manager
         self._clock = clock
         self._timeout_ms = settings[connection_options.REQUEST_TIMEOUT_MS]
-        self._wake = wake
+        self._wakeup = wakeup
         self._task: asyncio.Task[None] | None = None
-        self._held: CoordinatorRequest | None = None
-        self.next_wake_ms = NEVER_MS
+        self.next_check_ms = NEVER_MS
 
     def tasks(self) -> list[asyncio.Task[None]]:
         return [] if self._task is None else [self._task]
 
-    def look(self, now_ms: int, *, has_incomplete: bool) -> None:
-        """Begin the next request if there is one and none is under way."""
-        order = self._order
-        if order is None or self._task is not None:
+    def send_next(self, now_ms: int, *, has_incomplete: bool) -> None:
+        """Send the next request if there is one and none is in flight."""
+        manager = self._transaction_manager
+        if manager is None or self._task is not None:
             return
-        asked = order.next_request(now_ms, has_incomplete=has_incomplete)
-        wakes_ms = order.next_wake_ms
-        self.next_wake_ms = NEVER_MS if wakes_ms is None else wakes_ms
-        if asked is not None:
-            self._task = asyncio.get_running_loop().create_task(self._run(order, asked), name="errand")
+        request = manager.next_request(now_ms, has_incomplete=has_incomplete)
+        next_check_ms = manager.next_check_ms
+        self.next_check_ms = NEVER_MS if next_check_ms is None else next_check_ms
+        if request is not None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(manager, request), name="transaction request"
+            )
 
-    async def _run(self, order: TransactionManagerPort, asked: CoordinatorRequest) -> None:
+    async def _run(self, manager: TransactionManagerPort, request: CoordinatorRequest) -> None:
         try:
-            rest_ms = asked.not_before_ms - self._clock.monotonic_ms()
-            if rest_ms > 0:
-                await self._clock.sleep_ms(rest_ms)
-            answer = await self._answer(order, asked)
-            order.handle_response(asked, answer, self._clock.monotonic_ms())
-            moved = order.take_lost_coordinator()
-            if moved is not None and moved.kind is not None and moved.key is not None:
-                self._network.mark_coordinator_unknown(CoordinatorType(moved.kind), moved.key)
+            backoff_ms = request.not_before_ms - self._clock.monotonic_ms()
+            if backoff_ms > 0:
+                await self._clock.sleep_ms(backoff_ms)
+            response = await self._send(manager, request)
+            manager.handle_response(request, response, self._clock.monotonic_ms())
+            lost = manager.take_lost_coordinator()
+            if lost is not None and lost.key_type is not None and lost.key is not None:
+                self._network.mark_coordinator_unknown(CoordinatorType(lost.key_type), lost.key)
         finally:
             self._task = None
-            self._wake()
+            self._wakeup()
 
-    async def _answer(self, order: TransactionManagerPort, asked: CoordinatorRequest) -> Any | ClientError:
+    async def _send(self, manager: TransactionManagerPort, request: CoordinatorRequest) -> Any | ClientError:
         try:
-            if asked.kind is None or asked.key is None:
-                return await self._network.send(ANY_NODE, asked.request, version_max=asked.version_max)
-            kind = CoordinatorType(asked.kind)
-            node_id = await self._network.coordinator(kind, asked.key, self._timeout_ms)
-            if kind is CoordinatorType.TRANSACTION:
+            if request.key_type is None or request.key is None:
+                return await self._network.send(ANY_NODE, request.request, version_max=request.version_max)
+            key_type = CoordinatorType(request.key_type)
+            node_id = await self._network.coordinator(key_type, request.key, self._timeout_ms)
+            if key_type is CoordinatorType.TRANSACTION:
                 await self._network.wait_until_ready(node_id, self._timeout_ms)
-                order.coordinator_ready(self._network.versions(node_id))
-            return await self._network.send(node_id, asked.request, version_max=asked.version_max)
-        except ClientError as failed:
-            return failed
+                manager.coordinator_ready(self._network.versions(node_id))
+            return await self._network.send(node_id, request.request, version_max=request.version_max)
+        except ClientError as error:
+            return error

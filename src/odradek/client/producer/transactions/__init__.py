@@ -1,1 +1,1 @@
-"""Numbers and transactions of a producer, decided without waiting for anything."""
+"""Transaction manager of a producer: sequences and transactions, as a pure state machine."""

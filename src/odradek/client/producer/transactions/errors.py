@@ -1,4 +1,4 @@
-"""The words in which a producer with an id tells what has happened, and what can be done now."""
+"""Exceptions of the transaction manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.model.client_errors import (
 )
 from odradek.model.errors import ErrorCode
 
-_GROUP_WENT_ON: Final = frozenset(
+_STALE_MEMBER: Final = frozenset(
     {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 )
 _FATAL_FOR_BATCHES: Final = frozenset(
@@ -30,10 +30,10 @@ _FATAL_FOR_BATCHES: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-_CLOSE_IT: Final = "close this producer and make a new one"
+_ADVICE: Final = "close this producer and create a new one"
 
 
-def producer_named(transactional_id: str | None) -> str:
+def producer_name(transactional_id: str | None) -> str:
     return (
         "the producer"
         if transactional_id is None
@@ -41,81 +41,81 @@ def producer_named(transactional_id: str | None) -> str:
     )
 
 
-def ends_the_producer(error: BaseException) -> bool:
-    """Whether a batch failed in a way that no later batch can do better."""
+def is_fatal_error(error: BaseException) -> bool:
+    """Return whether the error of a batch is fatal for the producer."""
     if isinstance(error, ClientError) and error.code is not None:
         return error.code in _FATAL_FOR_BATCHES
     return isinstance(error, UnsupportedVersion | FatalProducerError)
 
 
-def fatal(
+def fatal_producer_error(
     transactional_id: str | None, identity: ProducerIdentity, cause: BaseException
 ) -> FatalProducerError:
-    """The end of a producer, by whatever caused it."""
+    """Return the fatal error of a producer."""
     code = cause.code if isinstance(cause, ClientError) else None
     if isinstance(cause, ProducerFenced) or code is ErrorCode.PRODUCER_FENCED:
-        return fenced(transactional_id, identity)
+        return producer_fenced(transactional_id, identity)
     if isinstance(cause, FatalProducerError):
         return cause
     error = FatalProducerError(
-        f"{producer_named(transactional_id)} cannot go on: {cause}; {_CLOSE_IT}", code=code, retriable=False
+        f"fatal error of {producer_name(transactional_id)}: {cause}; {_ADVICE}", code=code, retriable=False
     )
     error.__cause__ = cause
     return error
 
 
-def fenced(transactional_id: str | None, identity: ProducerIdentity) -> ProducerFenced:
+def producer_fenced(transactional_id: str | None, identity: ProducerIdentity) -> ProducerFenced:
     return ProducerFenced(
-        f"{producer_named(transactional_id)} ({identity}) has been fenced: another one has been initialized "
-        "with the same id since, or its transaction took longer than transaction.timeout.ms and was aborted; "
-        "close this producer, and make a new one only if it is meant to take over",
+        f"{producer_name(transactional_id)} ({identity}) has been fenced: another producer was initialized "
+        "with the same transactional.id, or its transaction exceeded transaction.timeout.ms and was aborted; "
+        "close this producer, and create a new one only if it is meant to take over",
         code=ErrorCode.PRODUCER_FENCED,
         retriable=False,
     )
 
 
-def told_again(error: ClientError) -> ClientError:
-    """An error that stays, for one more caller: each gets an exception of its own."""
-    again = type(error)(str(error), code=error.code, retriable=error.retriable)
-    again.__cause__ = error.__cause__
-    return again
+def copy_error(error: ClientError) -> ClientError:
+    """Return a copy of a lasting error: each caller gets its own exception."""
+    copied = type(error)(str(error), code=error.code, retriable=error.retriable)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
-def abort_needed(call: str, error: ClientError) -> InvalidState:
-    """A call in a transaction that has failed."""
-    refused = InvalidState(
+def abort_required(call: str, error: ClientError) -> InvalidState:
+    """Return the error of a call in a failed transaction."""
+    invalid = InvalidState(
         f"{call}: the transaction has failed and can only be aborted; call abort_transaction ({error})",
         code=error.code,
         retriable=False,
     )
-    refused.__cause__ = error
-    return refused
+    invalid.__cause__ = error
+    return invalid
 
 
-def aborted(transactional_id: str | None) -> TransactionAborted:
+def transaction_aborted(transactional_id: str | None) -> TransactionAborted:
     return TransactionAborted(
-        f"not sent: the transaction of {producer_named(transactional_id)} is being aborted"
+        f"record not sent: the transaction of {producer_name(transactional_id)} is being aborted"
     )
 
 
-def doubtful(*, can_go_on: bool) -> ClientError:
-    """Batches were given up after they had been sent, and nobody knows whether they were written."""
-    what = "records that were sent have got no answer and are not tried again"
-    then = "abort the transaction" if can_go_on else "the coordinator is too old to bump the producer's epoch"
-    return ClientError(f"{what}; {then}", retriable=False)
+def unresolved_error(*, can_bump: bool) -> ClientError:
+    """Return the error for sent batches that failed without a known result."""
+    what = "sent records failed without a response, and may or may not be written"
+    advice = "abort the transaction" if can_bump else "the coordinator is too old to bump the producer epoch"
+    return ClientError(f"{what}; {advice}", retriable=False)
 
 
-def failed_step(step: TxnRequestType, code: ErrorCode, about: object) -> ClientError:
-    """A coordinator's broker_error; ``about`` is the partition, group or transactional id."""
-    what = f"cannot {step.value}" if about is None else f"cannot {step.value} ({about})"
-    if step is TxnRequestType.COMMIT_OFFSETS and code in _GROUP_WENT_ON:
+def request_error(request_type: TxnRequestType, code: ErrorCode, key: object) -> ClientError:
+    """Return the error of a response; ``key`` is the partition, group or transactional id."""
+    what = f"cannot {request_type.value}" if key is None else f"cannot {request_type.value} ({key})"
+    if request_type is TxnRequestType.COMMIT_OFFSETS and code in _STALE_MEMBER:
         return CommitFailed(
-            f"{what}: {code.name}: the group has gone on without this consumer; abort the transaction",
+            f"{what}: {code.name}: the consumer is no longer a member of the group; abort the transaction",
             code=code,
         )
-    hint = "transaction.timeout.ms is more than the broker's transaction.max.timeout.ms"
+    hint = "transaction.timeout.ms must be <= transaction.max.timeout.ms of the broker"
     return broker_error(code, what, message=hint if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT else None)
 
 
-def closed() -> ClientClosed:
+def producer_closed() -> ClientClosed:
     return ClientClosed("the producer has been closed")

@@ -1,4 +1,4 @@
-"""What a producer has to ask brokers for, in the order it must be asked, and who waits for it."""
+"""Queued requests of the transaction manager by priority, and the results that callers wait for."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from odradek.model.ids import TopicPartition
 
 
 class TransactionalRequestResult:
-    """A call of the application on its way: it succeeds or fails once, and is *told* when the caller knows.
+    """Result of a transactional call: completed once, and *acked* once the caller has received it.
 
-    A caller that gave up waiting may make the same call again and gets the same operation. ``trouble`` is why
-    the last attempt has to be made again.
+    A caller that timed out may repeat the call and gets the same result. ``last_error`` is the error of the
+    last attempt that is retried.
     """
 
-    __slots__ = ("_listeners", "call", "error", "is_acked", "is_done", "trouble")
+    __slots__ = ("_listeners", "call", "error", "is_acked", "is_done", "last_error")
 
     def __init__(self, call: str) -> None:
         self.call = call
         self.is_done = False
         self.is_acked = False
         self.error: ClientError | None = None
-        self.trouble: ClientError | None = None
+        self.last_error: ClientError | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def succeed(self) -> None:
@@ -36,7 +36,7 @@ class TransactionalRequestResult:
         self._end(error)
 
     def when_done(self, listener: Callable[[], None]) -> None:
-        """Call back once it is over; at once if it is."""
+        """Call a listener on completion; immediately if completed."""
         if self.is_done:
             listener()
         else:
@@ -52,28 +52,28 @@ class TransactionalRequestResult:
 
 
 class OffsetsToCommit(NamedTuple):
-    """A consumer's offsets that are to count with the transaction."""
+    """A consumer's offsets to commit with the transaction."""
 
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class PendingTxnRequest:
-    """A request that waits for its turn. What it says is settled when it leaves."""
+    """A queued request. It is built when it is sent."""
 
-    __slots__ = ("committed", "not_before_ms", "offsets", "operation", "partitions", "step", "was_sent")
+    __slots__ = ("committed", "not_before_ms", "offsets", "partitions", "request_type", "result", "was_sent")
 
     def __init__(
         self,
-        step: TxnRequestType,
-        operation: TransactionalRequestResult | None = None,
+        request_type: TxnRequestType,
+        result: TransactionalRequestResult | None = None,
         *,
         partitions: set[TopicPartition] | None = None,
         offsets: OffsetsToCommit | None = None,
         committed: bool = False,
     ) -> None:
-        self.step = step
-        self.operation = operation
+        self.request_type = request_type
+        self.result = result
         self.partitions = partitions or set()
         self.offsets = offsets
         self.committed = committed
@@ -81,18 +81,22 @@ class PendingTxnRequest:
         self.was_sent = False
 
     def fail(self, error: ClientError) -> None:
-        if self.operation is not None:
-            self.operation.fail(error)
+        if self.result is not None:
+            self.result.fail(error)
 
     def drop_offsets(self, partitions: Set[TopicPartition | None]) -> None:
-        """These are committed; what is asked again is about the others."""
+        """Remove committed offsets, so that a retry only has the others."""
         assert self.offsets is not None
-        left = {one: offset for one, offset in self.offsets.offsets.items() if one not in partitions}
-        self.offsets = self.offsets._replace(offsets=left)
+        remaining = {
+            partition: offset
+            for partition, offset in self.offsets.offsets.items()
+            if partition not in partitions
+        }
+        self.offsets = self.offsets._replace(offsets=remaining)
 
 
 class RequestQueue:
-    """Requests by priority, those of equal priority in the order they came."""
+    """Requests by priority; with equal priority, first in, first out."""
 
     def __init__(self) -> None:
         self._waiting: list[PendingTxnRequest] = []
@@ -102,31 +106,34 @@ class RequestQueue:
         return self._waiting[0] if self._waiting else None
 
     def push(self, pending: PendingTxnRequest) -> None:
-        insort(self._waiting, pending, key=lambda one: PRIORITY[one.step])
+        insort(self._waiting, pending, key=lambda queued: PRIORITY[queued.request_type])
 
-    def push_back(self, pending: PendingTxnRequest) -> None:
-        """A request comes back to be sent again, before those of its priority that came after it."""
-        at = next(
-            (i for i, one in enumerate(self._waiting) if PRIORITY[one.step] >= PRIORITY[pending.step]),
+    def requeue(self, pending: PendingTxnRequest) -> None:
+        """Queue a request for a retry, before others of its priority."""
+        priority = PRIORITY[pending.request_type]
+        index = next(
+            (i for i, queued in enumerate(self._waiting) if PRIORITY[queued.request_type] >= priority),
             len(self._waiting),
         )
-        self._waiting.insert(at, pending)
+        self._waiting.insert(index, pending)
 
     def pop(self) -> PendingTxnRequest:
         return self._waiting.pop(0)
 
-    def unsent(self, step: TxnRequestType) -> PendingTxnRequest | None:
-        """The last request of a kind that has not left yet, so that more can be asked for with it."""
-        found = [one for one in self._waiting if one.step is step and not one.was_sent]
-        return found[-1] if found else None
+    def unsent(self, request_type: TxnRequestType) -> PendingTxnRequest | None:
+        """Return the last unsent request of a type, to which more can be added."""
+        unsent = [
+            queued for queued in self._waiting if queued.request_type is request_type and not queued.was_sent
+        ]
+        return unsent[-1] if unsent else None
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """Partitions that are on their way into the transaction."""
-        return {partition for one in self._waiting for partition in one.partitions}
+        """Partitions that queued requests add to the transaction."""
+        return {partition for queued in self._waiting for partition in queued.partitions}
 
     def fail_all(self, error: ClientError, *, keep: Callable[[PendingTxnRequest], bool]) -> None:
-        """Whoever waits for a request gets the error; requests are dropped but for those to keep."""
-        waiting, self._waiting = self._waiting, [one for one in self._waiting if keep(one)]
-        for one in waiting:
-            one.fail(error)
+        """Fail the results of all requests, and drop the requests except those to keep."""
+        waiting, self._waiting = self._waiting, [queued for queued in self._waiting if keep(queued)]
+        for queued in waiting:
+            queued.fail(error)

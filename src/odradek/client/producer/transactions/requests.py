@@ -1,7 +1,7 @@
-"""The requests of a producer with an id: how they are built, in which order they go, and what answers mean.
+"""Requests of the transaction manager: building them, their priority, and the errors of their responses.
 
-An answer's errors are looked up in one table per request (``TXN_ERROR_ACTIONS``); what no table names is
-retried if its error is retriable, and else ends the producer.
+The action for an error is looked up in a table per request type (``TXN_ERROR_ACTIONS``); an error that is not
+in the table is retried if it is retriable, and fatal otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from odradek.client.producer.transactions.sequences import NOBODY, ProducerIdentity
+from odradek.client.producer.transactions.sequences import NO_IDENTITY, ProducerIdentity
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -26,38 +26,38 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 
 ADD_PARTITIONS_VERSION_MAX: Final = 3
-"""Later versions are spoken among brokers."""
+"""Later versions are for inter-broker use."""
 NO_TRANSACTION_TIMEOUT_MS: Final = (1 << 31) - 1
-"""What a producer without transactions says for the duration of its transactions."""
+"""The transaction timeout of a producer without transactions."""
 
 
 class TxnErrorAction(enum.Enum):
-    """What an error in an answer calls for."""
+    """What to do about the error of a response."""
 
     DONE = enum.auto()
     RETRY = enum.auto()
     FIND_COORDINATOR = enum.auto()
-    """Retry with the broker that is the coordinator now."""
+    """Retry after a new coordinator lookup."""
     FENCED = enum.auto()
-    """Another producer has taken the transactional id: the end."""
+    """Fatal: another producer has taken over the transactional id."""
     FATAL = enum.auto()
     ABORT = enum.auto()
     """The transaction must be aborted."""
     ABORT_AND_BUMP = enum.auto()
-    """It must be aborted, and the next one needs a higher epoch; the end where there can be none."""
+    """It must be aborted, and the epoch bumped; fatal if the coordinator does not support that."""
     REFUSED = enum.auto()
-    """The application may ask again once somebody has given it the right."""
+    """Not authorized; the application may try again."""
 
 
 class TxnRequestType(enum.Enum):
-    """The kinds of requests; values are words for the user."""
+    """Types of requests; values are for messages."""
 
     INIT = "get a producer id"
     ADD_PARTITIONS = "add partitions to the transaction"
     ADD_OFFSETS = "add a group's offsets to the transaction"
     COMMIT_OFFSETS = "commit a group's offsets in the transaction"
     END = "end the transaction"
-    BUMP = "get the producer's next epoch"
+    BUMP = "bump the producer epoch"
 
 
 PRIORITY: Final[Mapping[TxnRequestType, int]] = {
@@ -68,8 +68,8 @@ PRIORITY: Final[Mapping[TxnRequestType, int]] = {
     TxnRequestType.END: 3,
     TxnRequestType.BUMP: 4,
 }
-"""A smaller number goes first, equal ones in the order they were asked for: partitions and offsets are added
-in the order of the application's calls, the end comes after all that belongs to a transaction, a bump then.
+"""Lower numbers go first, equal ones in order: partitions and offsets are added in the order of the
+application's calls, then the transaction ends, then the epoch is bumped.
 """
 
 _E: Final = ErrorCode
@@ -97,7 +97,7 @@ TXN_ERROR_ACTIONS: Final[Mapping[TxnRequestType, Mapping[ErrorCode, TxnErrorActi
     TxnRequestType.ADD_PARTITIONS: {
         **_EVERYWHERE,
         **_LOST_ID,
-        # Whatever else is wrong is wrong with one partition only.
+        # All other errors are about a single partition.
         **{
             code: TxnErrorAction.ABORT
             for code in ErrorCode
@@ -116,7 +116,7 @@ TXN_ERROR_ACTIONS: Final[Mapping[TxnRequestType, Mapping[ErrorCode, TxnErrorActi
         **_EVERYWHERE,
         _E.REQUEST_TIMED_OUT: TxnErrorAction.FIND_COORDINATOR,
         _E.GROUP_AUTHORIZATION_FAILED: TxnErrorAction.ABORT,
-        # The group has gone on without the consumer whose offsets these are.
+        # The consumer is no longer a member of the group's current generation.
         _E.FENCED_INSTANCE_ID: TxnErrorAction.ABORT,
         _E.UNKNOWN_MEMBER_ID: TxnErrorAction.ABORT,
         _E.ILLEGAL_GENERATION: TxnErrorAction.ABORT,
@@ -125,10 +125,10 @@ TXN_ERROR_ACTIONS: Final[Mapping[TxnRequestType, Mapping[ErrorCode, TxnErrorActi
 }
 
 
-def txn_error_action(step: TxnRequestType, code: ErrorCode) -> TxnErrorAction:
-    found = TXN_ERROR_ACTIONS[step].get(code)
-    if found is not None:
-        return found
+def txn_error_action(request_type: TxnRequestType, code: ErrorCode) -> TxnErrorAction:
+    action = TXN_ERROR_ACTIONS[request_type].get(code)
+    if action is not None:
+        return action
     return TxnErrorAction.RETRY if code.retriable else TxnErrorAction.FATAL
 
 
@@ -145,24 +145,26 @@ _BY_GRAVITY: Final = (
 
 
 def gravest(
-    step: TxnRequestType, errors: Mapping[TopicPartition | None, ErrorCode]
+    request_type: TxnRequestType, errors: Mapping[TopicPartition | None, ErrorCode]
 ) -> tuple[TopicPartition | None, ErrorCode]:
-    """The error of an answer that decides what comes of the request, and the partition that has it.
+    """Return the partition and error of a response that decide about the request.
 
-    A partition that was not even tried says less than the one for whose sake that was so.
+    OPERATION_NOT_ATTEMPTED counts less than the error that caused it.
     """
 
     def gravity(item: tuple[TopicPartition | None, ErrorCode]) -> tuple[int, bool]:
         code = item[1]
-        return _BY_GRAVITY.index(txn_error_action(step, code)), code is ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _BY_GRAVITY.index(
+            txn_error_action(request_type, code)
+        ), code is ErrorCode.OPERATION_NOT_ATTEMPTED
 
     return min(errors.items(), key=gravity, default=(None, ErrorCode.NONE))
 
 
 def init_request(
-    transactional_id: str | None, timeout_ms: int, identity: ProducerIdentity = NOBODY
+    transactional_id: str | None, timeout_ms: int, identity: ProducerIdentity = NO_IDENTITY
 ) -> InitProducerIdRequest:
-    """Ask for an id; with the one held so far, ask for its next epoch."""
+    """Return the request for a producer id; with the current identity, for its next epoch."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms if transactional_id is not None else NO_TRANSACTION_TIMEOUT_MS,
@@ -179,8 +181,8 @@ def add_partitions_request(
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=topic, partitions=[one.partition for one in those])
-            for topic, those in groupby(sorted(partitions), lambda one: one.topic)
+            AddPartitionsToTxnTopic(name=topic, partitions=[entry.partition for entry in entries])
+            for topic, entries in groupby(sorted(partitions), lambda entry: entry.topic)
         ],
     )
 
@@ -212,9 +214,9 @@ def commit_offsets_request(
         group_instance_id=group.group_instance_id,
         topics=[
             TxnOffsetCommitRequestTopic(
-                name=topic, partitions=[_committed(one.partition, offsets[one]) for one in those]
+                name=topic, partitions=[_committed(entry.partition, offsets[entry]) for entry in entries]
             )
-            for topic, those in groupby(sorted(offsets), lambda one: one.topic)
+            for topic, entries in groupby(sorted(offsets), lambda entry: entry.topic)
         ],
     )
 
@@ -237,18 +239,18 @@ def end_request(transactional_id: str, identity: ProducerIdentity, *, committed:
     )
 
 
-def errors_in(step: TxnRequestType, answer: Any) -> dict[TopicPartition | None, ErrorCode]:
-    """The errors of an answer by partition; those of answers about one thing have none."""
-    if step is TxnRequestType.ADD_PARTITIONS:
+def response_errors(request_type: TxnRequestType, response: Any) -> dict[TopicPartition | None, ErrorCode]:
+    """Return the errors of a response by partition; by None if it has a single error."""
+    if request_type is TxnRequestType.ADD_PARTITIONS:
         return {
-            TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
+            TopicPartition(topic.name, result.partition_index): ErrorCode(result.partition_error_code)
+            for topic in response.results_by_topic_v3_and_below
+            for result in topic.results_by_partition
         }
-    if step is TxnRequestType.COMMIT_OFFSETS:
+    if request_type is TxnRequestType.COMMIT_OFFSETS:
         return {
-            TopicPartition(topic.name, one.partition_index): ErrorCode(one.error_code)
-            for topic in answer.topics
-            for one in topic.partitions
+            TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
+            for topic in response.topics
+            for partition in topic.partitions
         }
-    return {None: ErrorCode(answer.error_code)}
+    return {None: ErrorCode(response.error_code)}

@@ -1,7 +1,6 @@
-"""The states of a producer with an id, and which may follow which.
+"""States of the transaction manager, and the valid transitions between them.
 
-A producer without transactions knows the first three only, and the last; the others are about the transaction
-that the application has begun.
+A producer without transactions only uses the first three states and the error states.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Final
 
 
 class TxnManagerState(enum.Enum):
-    """Where a producer stands; values are words for the user."""
+    """State of a transaction manager; values are for messages."""
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "initializing"
@@ -19,11 +18,11 @@ class TxnManagerState(enum.Enum):
     IN_TRANSACTION = "in a transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
-    ABORTABLE_ERROR = "in a transaction that has failed"
-    FATAL_ERROR = "at its end"
+    ABORTABLE_ERROR = "in a failed transaction"
+    FATAL_ERROR = "failed"
 
 
-MAY_COME_FROM: Final[dict[TxnManagerState, frozenset[TxnManagerState]]] = {
+VALID_SOURCES: Final[dict[TxnManagerState, frozenset[TxnManagerState]]] = {
     TxnManagerState.UNINITIALIZED: frozenset({TxnManagerState.READY, TxnManagerState.ABORTABLE_ERROR}),
     TxnManagerState.INITIALIZING: frozenset({TxnManagerState.UNINITIALIZED, TxnManagerState.ABORTING}),
     TxnManagerState.READY: frozenset(
@@ -42,31 +41,31 @@ MAY_COME_FROM: Final[dict[TxnManagerState, frozenset[TxnManagerState]]] = {
     ),
     TxnManagerState.FATAL_ERROR: frozenset(TxnManagerState),
 }
-"""From ``ABORTING`` to ``INITIALIZING``: the epoch is bumped after the abort, as sequences were in doubt.
-From ``INITIALIZING`` to ``ABORTABLE_ERROR``: the producer may not have the id, and may ask again."""
+"""From ``ABORTING`` to ``INITIALIZING``: the epoch is bumped after the abort, as sequences were unresolved.
+From ``INITIALIZING`` to ``ABORTABLE_ERROR``: authorization failed, and the application may try again."""
 
 COMPLETING: Final = frozenset({TxnManagerState.COMMITTING, TxnManagerState.ABORTING})
 ONGOING: Final = COMPLETING | {TxnManagerState.IN_TRANSACTION, TxnManagerState.ABORTABLE_ERROR}
-"""A transaction is open, as far as the application is concerned."""
+"""States with an open transaction, from the application's point of view."""
 
 
-def check_move(old: TxnManagerState, new: TxnManagerState) -> None:
-    if old not in MAY_COME_FROM[new]:
-        raise AssertionError(f"a producer cannot go from {old.name} to {new.name}")
+def check_transition(old: TxnManagerState, new: TxnManagerState) -> None:
+    if old not in VALID_SOURCES[new]:
+        raise AssertionError(f"invalid transition from {old.name} to {new.name}")
 
 
-_NEEDED: Final[dict[str, dict[TxnManagerState, str]]] = {
+_INVALID_CALLS: Final[dict[str, dict[TxnManagerState, str]]] = {
     "init_transactions": {
         TxnManagerState.INITIALIZING: "the producer is being initialized",
-        TxnManagerState.READY: "the producer is initialized already; call begin_transaction",
-        TxnManagerState.IN_TRANSACTION: "the producer is initialized already, and in a transaction",
+        TxnManagerState.READY: "the producer is already initialized; call begin_transaction",
+        TxnManagerState.IN_TRANSACTION: "the producer is already initialized and in a transaction",
         TxnManagerState.COMMITTING: "a transaction is being committed",
         TxnManagerState.ABORTING: "a transaction is being aborted",
     },
     "begin_transaction": {
         TxnManagerState.UNINITIALIZED: "call init_transactions first",
         TxnManagerState.INITIALIZING: "init_transactions has not succeeded yet; call it again",
-        TxnManagerState.IN_TRANSACTION: "a transaction is open already; commit or abort it first",
+        TxnManagerState.IN_TRANSACTION: "a transaction is already open; commit or abort it first",
         TxnManagerState.COMMITTING: "the last transaction is being committed; call commit_transaction again",
         TxnManagerState.ABORTING: "the last transaction is being aborted; call abort_transaction again",
     },
@@ -79,13 +78,12 @@ _NEEDED: Final[dict[str, dict[TxnManagerState, str]]] = {
     },
 }
 for _call in ("send_offsets_to_transaction", "commit_transaction", "abort_transaction"):
-    _NEEDED[_call] = dict(_NEEDED["send"])
+    _INVALID_CALLS[_call] = dict(_INVALID_CALLS["send"])
 
 
-def what_is_needed(call: str, state: TxnManagerState) -> str | None:
-    """Why a call makes no sense in a state, and what would; None where it does.
+def invalid_call_reason(call: str, state: TxnManagerState) -> str | None:
+    """Return why a call is invalid in a state, and what to do instead; None if it is valid.
 
-    A transaction that has failed may only be aborted, and a producer at its end does nothing: these two have
-    an error of their own to tell.
+    Not for the two error states, whose own error is raised.
     """
-    return _NEEDED[call].get(state)
+    return _INVALID_CALLS[call].get(state)

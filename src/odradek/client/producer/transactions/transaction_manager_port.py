@@ -1,18 +1,17 @@
-"""The seam between sending and exactly-once: who numbers batches, and what answers mean for the numbers.
+"""The interface between the sender and the transaction manager.
 
-The accumulator and the sender ask an ``TransactionManagerPort`` whenever order or identity matter; without
-idempotence
-there is none (``None``). It is a pure machine: it holds no socket and no clock, requests that it wants made
-are given by ``next_request`` and their answers told to ``answered``.
+The accumulator and the sender call a ``TransactionManagerPort`` wherever order or producer identity matter;
+without idempotence there is none (``None``). It is a pure state machine: it has no socket and no clock. Its
+requests are returned by ``next_request``, and their responses passed to ``handle_response``.
 
-A batch is *numbered* once its ``base_sequence`` is not ``NO_SEQUENCE``. Invariants the sender keeps:
+Invariants that the sender keeps:
 
-- ``may_drain`` and ``assign`` are called for the head of a partition's deque only, ``assign`` at once before
-  the batch leaves; a batch that comes back keeps its numbers, unless the machine renumbers it.
+- ``may_drain`` and ``assign`` are called for the head of a partition's queue only, ``assign`` directly before
+  the batch is sent; a requeued batch keeps its sequence, unless the transaction manager changes it.
 - Each assigned batch ends in exactly one of ``acknowledged``, ``failed`` or ``split``.
-- A batch that goes back to its deque (``may_retry``, then ``requeued``) lies there in the order of sequences.
-- All calls come from the event loop's thread, except ``before_append``, which the application's thread makes
-  under the accumulator's lock, and ``send_failed``.
+- A requeued batch (``may_retry``, then ``requeued``) is in its queue in the order of sequences.
+- All calls come from the loop thread, except ``before_append``, which application threads call under the
+  accumulator's lock, and ``send_failed``.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
 
-class NumberedBatch(Protocol):
-    """What idempotence needs of a batch; ``records.codec.ProducerBatch`` has it."""
+class SequencedBatch(Protocol):
+    """The part of ``records.codec.ProducerBatch`` that the transaction manager needs."""
 
     @property
     def topic(self) -> str: ...
@@ -43,21 +42,21 @@ class NumberedBatch(Protocol):
 
 
 class CoordinatorRequest(NamedTuple):
-    """A request of the machine: to the coordinator of a transactional id or group, else to any broker.
+    """A request to the coordinator of a transactional id or group, or to any broker.
 
-    ``kind`` and ``key`` name the coordinator (``kind`` is a ``CoordinatorType``); both are None for any
-    broker. ``not_before_ms`` holds a retry back. ``version_max`` bounds the version, None is the highest.
+    ``key_type`` (a ``CoordinatorType``) and ``key`` name the coordinator; both are None for any broker. It is
+    not sent before ``not_before_ms``. ``version_max`` limits the version; None is the highest.
     """
 
     request: Any
-    kind: Any | None = None
+    key_type: Any | None = None
     key: str | None = None
     not_before_ms: int = 0
     version_max: int | None = None
 
 
 class TransactionManagerPort(Protocol):
-    """What the sender asks of idempotence and transactions."""
+    """Idempotence and transactions, as the sender sees them."""
 
     @property
     def is_transactional(self) -> bool: ...
@@ -67,107 +66,107 @@ class TransactionManagerPort(Protocol):
 
     @property
     def fatal_error(self) -> ClientError | None:
-        """Set for good once only a new producer can go on: everything not yet answered fails with it."""
+        """The error that ended the producer: all incomplete batches fail with it."""
         ...
 
-    # Asked by send, before the first record of a new batch.
+    # Called by send, before the first record of a new batch.
 
     def before_append(self, partition: TopicPartition) -> None:
-        """Note that a transaction writes to a partition; raises ClientError where sending makes no sense.
+        """Add a partition to the transaction; raise ClientError if sending is not allowed.
 
-        Raised: InvalidState outside a transaction, the fatal error, the error that a transaction must abort
-        for. While such an error stands the accumulator keeps no open batch, so that every send asks.
+        Raised: InvalidState outside a transaction, the fatal error, or the error of a failed transaction.
+        While such an error exists the accumulator has no open batch, so that every send calls this.
         """
         ...
 
     def send_failed(self, error: ClientError) -> None:
-        """A record was not taken: its transaction, if there is one, must abort. Called from any thread."""
+        """Fail the transaction of a record that was not accepted. Callable from any thread."""
         ...
 
-    # Asked while draining, with the head of a partition's deque.
+    # Called while draining, with the head of a partition's queue.
 
-    def may_drain(self, batch: NumberedBatch) -> bool:
-        """Whether the batch may leave now.
+    def may_drain(self, batch: SequencedBatch) -> bool:
+        """Return whether the batch may be sent now.
 
-        No while there is no producer id, the partition is not yet part of the transaction, its numbers are in
-        doubt (a batch without numbers waits then), or an earlier numbered batch must be answered first.
+        Not while there is no producer id, the partition is not part of the transaction, its sequences are
+        unresolved (for a batch without a sequence), or an earlier batch must complete first.
         """
         ...
 
-    def assign(self, batch: NumberedBatch) -> None:
-        """Number the batch unless it has numbers, and hold it as being in flight."""
+    def assign(self, batch: SequencedBatch) -> None:
+        """Assign a sequence to the batch unless it has one, and track it as in flight."""
         ...
 
-    # Told when the fate of a batch is known.
+    # Called when the result of a batch is known.
 
-    def may_retry(self, batch: NumberedBatch, code: ErrorCode, log_start_offset: int) -> bool:
-        """Whether an answer with an error calls for the same batch again, time and attempts left.
+    def may_retry(self, batch: SequencedBatch, code: ErrorCode, log_start_offset: int) -> bool:
+        """Return whether an error allows a retry of the same batch, if time and attempts are left.
 
-        Decides also whether the producer's epoch must be bumped or its sequences begin anew. For a lost
-        connection or an overdue answer ``code`` is NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+        Also decides whether the producer epoch must be bumped or sequences reset. For a lost connection or a
+        request timeout ``code`` is NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
         """
         ...
 
-    def requeued(self, batch: NumberedBatch) -> None:
-        """The batch is in its deque again; its numbers stay in use."""
+    def requeued(self, batch: SequencedBatch) -> None:
+        """Note that the batch is in its queue again; it keeps its sequence."""
         ...
 
-    def acknowledged(self, batch: NumberedBatch, base_offset: int) -> None:
-        """Written; ``base_offset`` is -1 for a duplicate whose place the broker does not know any more."""
+    def acknowledged(self, batch: SequencedBatch, base_offset: int) -> None:
+        """Note a written batch; ``base_offset`` is -1 for a duplicate whose offset is unknown."""
         ...
 
-    def failed(self, batch: NumberedBatch, error: BaseException, *, adjust_sequences: bool) -> None:
-        """Given up for good. ``adjust_sequences`` says that the broker has certainly not written it.
+    def failed(self, batch: SequencedBatch, error: BaseException, *, adjust_sequences: bool) -> None:
+        """Note a failed batch. ``adjust_sequences`` if the broker has certainly not written it.
 
-        That is the case when it refused the batch while attempts were left: sequences after it move down
-        (or the epoch is bumped). Without it, and with the batch once sent, its numbers are in doubt.
-        A batch that was never assigned is told too: a transaction must abort for it.
+        That is so when it rejected the batch while attempts were left: later sequences move down (or the
+        epoch is bumped). Otherwise the sequence of a batch that was sent is unresolved. Also called for a
+        batch that was never assigned: its transaction must be aborted.
         """
         ...
 
-    def split(self, batch: NumberedBatch, parts: Sequence[NumberedBatch]) -> None:
-        """MESSAGE_TOO_LARGE: the parts, numbered by the sender from the batch's own, take its place."""
+    def split(self, batch: SequencedBatch, parts: Sequence[SequencedBatch]) -> None:
+        """Replace a batch that was too large by its parts, which share its sequences."""
         ...
 
-    # Asked once in each round of the sender.
+    # Called once in each run of the sender.
 
-    def resolve(self, now_ms: int) -> None:
-        """Settle numbers in doubt whose batches are all answered, bump epochs that wait for that."""
+    def resolve_sequences(self, now_ms: int) -> None:
+        """Resolve sequences whose batches have all completed, and bump epochs that wait for that."""
         ...
 
     def next_request(self, now_ms: int, *, has_incomplete: bool) -> CoordinatorRequest | None:
-        """What to ask a broker now; at most one is under way at a time.
+        """Return the next request to send; at most one is in flight.
 
-        ``has_incomplete`` says that batches are not answered yet: the end of a transaction waits for them.
+        The end of a transaction waits while ``has_incomplete``: batches are not completed yet.
         """
         ...
 
     def coordinator_ready(self, versions: Mapping[int, range]) -> None:
-        """Told before a request leaves for the transaction coordinator: which versions it speaks.
+        """Note the versions of the transaction coordinator, before a request is sent to it.
 
-        They say whether the epoch of a transactional id can be bumped there (InitProducerId 3 and later).
+        Its epochs can be bumped with InitProducerId 3 and later.
         """
         ...
 
-    def handle_response(self, asked: CoordinatorRequest, answer: Any | ClientError, now_ms: int) -> None:
-        """The decoded answer, or why there is none (coordinator unknown, connection lost, no time)."""
+    def handle_response(self, request: CoordinatorRequest, response: Any | ClientError, now_ms: int) -> None:
+        """Handle the decoded response, or the failure of the request."""
         ...
 
     def take_lost_coordinator(self) -> CoordinatorRequest | None:
-        """The last request whose answer says that its coordinator has moved; given once."""
+        """Return the last request whose coordinator has moved; once."""
         ...
 
     @property
     def is_completing(self) -> bool:
-        """A commit or abort has been asked for: batches go at once, as in a flush."""
+        """Whether a commit or abort is in progress: batches are sent without linger."""
         ...
 
     @property
     def abort_reason(self) -> ClientError | None:
-        """Set while a transaction is being aborted: batches that were never sent fail with it."""
+        """The error with which unsent batches fail while a transaction is failed or aborting."""
         ...
 
     @property
-    def next_wake_ms(self) -> int | None:
-        """When to look again although nothing happens (a held back retry); None for never."""
+    def next_check_ms(self) -> int | None:
+        """The time of the next retry; None if there is none."""
         ...

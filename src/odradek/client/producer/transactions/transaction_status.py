@@ -1,14 +1,14 @@
-"""Where a producer with an id stands: its state, what has gone wrong, and which calls make sense now."""
+"""Status of the transaction manager: its state, its error, and the calls that are valid now."""
 
 from __future__ import annotations
 
-from odradek.client.producer.transactions.errors import abort_needed, aborted, told_again
+from odradek.client.producer.transactions.errors import abort_required, copy_error, transaction_aborted
 from odradek.client.producer.transactions.states import (
     COMPLETING,
     ONGOING,
     TxnManagerState,
-    check_move,
-    what_is_needed,
+    check_transition,
+    invalid_call_reason,
 )
 from odradek.model.client_errors import ClientError, InvalidState
 
@@ -16,8 +16,8 @@ from odradek.model.client_errors import ClientError, InvalidState
 class TransactionStatus:
     """A state with its error.
 
-    ``can_bump`` says that the coordinator knows how to give a transactional id its next epoch, ``needs_bump``
-    that it must do so after the transaction.
+    ``can_bump`` if the coordinator supports bumping the epoch of a transactional id, ``needs_bump`` if it
+    must be bumped after the transaction.
     """
 
     def __init__(self, transactional_id: str | None) -> None:
@@ -41,36 +41,34 @@ class TransactionStatus:
 
     @property
     def abort_reason(self) -> ClientError | None:
-        """With what batches fail that will never be sent."""
+        """The error with which unsent batches fail."""
         if self.state is TxnManagerState.ABORTABLE_ERROR:
             return self.error
-        return aborted(self.transactional_id) if self.state is TxnManagerState.ABORTING else None
+        return transaction_aborted(self.transactional_id) if self.state is TxnManagerState.ABORTING else None
 
-    def move(self, new: TxnManagerState, error: ClientError | None = None) -> None:
-        check_move(self.state, new)
+    def transition(self, new: TxnManagerState, error: ClientError | None = None) -> None:
+        check_transition(self.state, new)
         self.state, self.error = new, error
 
-    def must_abort(self, error: ClientError) -> None:
-        """The transaction has failed. The first error is kept; where it is being aborted, nothing is new."""
+    def fail_transaction(self, error: ClientError) -> None:
+        """Fail the transaction. The first error is kept; without effect if it is being aborted."""
         if self.state in (TxnManagerState.IN_TRANSACTION, TxnManagerState.COMMITTING):
-            self.move(TxnManagerState.ABORTABLE_ERROR, error)
+            self.transition(TxnManagerState.ABORTABLE_ERROR, error)
 
-    def refuse(self, call: str) -> None:
-        """Raise, if a call makes no sense now."""
+    def check_call(self, call: str) -> None:
+        """Raise if a call is invalid now."""
         if self.transactional_id is None and call != "send":
-            raise InvalidState(
-                f"{call}: the producer has no transactional.id; give it one to use transactions"
-            )
+            raise InvalidState(f"{call} requires transactional.id; set it to use transactions")
         if self.error is not None and self.is_fatal:
-            raise told_again(self.error)
+            raise copy_error(self.error)
         if self.state is TxnManagerState.ABORTABLE_ERROR and call != "abort_transaction":
             assert self.error is not None
             raise (
-                abort_needed(call, self.error)
+                abort_required(call, self.error)
                 if self.transactional_id is not None
-                else told_again(self.error)
+                else copy_error(self.error)
             )
         if self.transactional_id is not None:
-            needed = what_is_needed(call, self.state)
-            if needed is not None:
-                raise InvalidState(f"{call}: {needed}")
+            reason = invalid_call_reason(call, self.state)
+            if reason is not None:
+                raise InvalidState(f"{call}: {reason}")

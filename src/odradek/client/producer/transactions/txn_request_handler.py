@@ -1,4 +1,4 @@
-"""What a producer with an id asks coordinators, one request at a time, and what it makes of the answers."""
+"""Requests of the transaction manager to coordinators, one at a time, and the handling of their responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections import deque
 from typing import Any, Final
 
 from odradek.client.network.node_selection import CoordinatorType
-from odradek.client.producer.transactions.errors import aborted, failed_step, fatal, fenced
+from odradek.client.producer.transactions.errors import (
+    fatal_producer_error,
+    producer_fenced,
+    request_error,
+    transaction_aborted,
+)
 from odradek.client.producer.transactions.request_queue import (
     PendingTxnRequest,
     RequestQueue,
@@ -20,9 +25,9 @@ from odradek.client.producer.transactions.requests import (
     add_partitions_request,
     commit_offsets_request,
     end_request,
-    errors_in,
     gravest,
     init_request,
+    response_errors,
     txn_error_action,
 )
 from odradek.client.producer.transactions.sequences import ProducerIdentity, Sequences
@@ -34,299 +39,309 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
 CONCURRENT_BACKOFF_MS: Final = 20
-"""How long to wait while the coordinator completes the transaction before: that takes a moment only."""
-_BEGINNINGS: Final = frozenset({TxnRequestType.ADD_PARTITIONS, TxnRequestType.ADD_OFFSETS})
-"""Requests with which a transaction begins at the coordinator."""
+"""Backoff while the coordinator completes the previous transaction, which is quick."""
+_STARTING_REQUESTS: Final = frozenset({TxnRequestType.ADD_PARTITIONS, TxnRequestType.ADD_OFFSETS})
+"""Requests that start a transaction at the coordinator."""
 
 
 class TxnRequestHandler:
-    """Requests to come, the one under way, and what the coordinator knows of the transaction.
+    """Queued requests, the one in flight, and the transaction as the coordinator knows it.
 
-    ``added`` holds the partitions that the coordinator knows; ``wanted`` those that the application writes
-    to, appended by its threads and taken by the loop's.
+    ``partitions_in_transaction`` holds the partitions that the coordinator has added; ``new_partitions``
+    those to add, appended by application threads and taken by the loop.
     """
 
     def __init__(
-        self, standing: TransactionStatus, sequences: Sequences, timeout_ms: int, retry_backoff_ms: int
+        self, status: TransactionStatus, sequences: Sequences, timeout_ms: int, retry_backoff_ms: int
     ) -> None:
-        self.added: frozenset[TopicPartition] = frozenset()
-        self.wanted: deque[TopicPartition] = deque()
+        self.partitions_in_transaction: frozenset[TopicPartition] = frozenset()
+        self.new_partitions: deque[TopicPartition] = deque()
         self.queue = RequestQueue()
-        self.to_forget: CoordinatorRequest | None = None
-        self._status = standing
+        self.lost_coordinator: CoordinatorRequest | None = None
+        self._status = status
         self._sequences = sequences
         self._timeout_ms = timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
-        self._under_way: PendingTxnRequest | None = None
-        self._is_begun = False
-        self._looked_ms = 0
+        self._in_flight: PendingTxnRequest | None = None
+        self._is_started = False
+        self._checked_ms = 0
         self._init_at_ms = 0
 
-    # What the machine wants.
+    # Called by the transaction manager.
 
-    def init(self, operation: TransactionalRequestResult | None) -> None:
-        self._status.move(TxnManagerState.INITIALIZING)
-        self.queue.push(PendingTxnRequest(TxnRequestType.INIT, operation))
+    def init(self, result: TransactionalRequestResult | None) -> None:
+        self._status.transition(TxnManagerState.INITIALIZING)
+        self.queue.push(PendingTxnRequest(TxnRequestType.INIT, result))
 
-    def commit(self, operation: TransactionalRequestResult) -> None:
-        self._status.move(TxnManagerState.COMMITTING)
-        self.queue.push(PendingTxnRequest(TxnRequestType.END, operation, committed=True))
+    def commit(self, result: TransactionalRequestResult) -> None:
+        self._status.transition(TxnManagerState.COMMITTING)
+        self.queue.push(PendingTxnRequest(TxnRequestType.END, result, committed=True))
 
-    def abort(self, operation: TransactionalRequestResult) -> None:
-        """End the transaction with nothing more in it than the coordinator may know of already."""
+    def abort(self, result: TransactionalRequestResult) -> None:
+        """Abort the transaction, without adding more to it."""
         error = self._status.error
         if error is not None and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            # The coordinator has another producer for the id and would not end a transaction of this one.
-            self._is_begun = False
-        self._status.move(TxnManagerState.ABORTING)
-        self.wanted.clear()
-        self._drop(aborted(self._status.transactional_id))
-        self.queue.push(PendingTxnRequest(TxnRequestType.END, operation))
+            # The coordinator has another producer for the id, and would reject EndTxn of this one.
+            self._is_started = False
+        self._status.transition(TxnManagerState.ABORTING)
+        self.new_partitions.clear()
+        self._drop_requests(transaction_aborted(self._status.transactional_id))
+        self.queue.push(PendingTxnRequest(TxnRequestType.END, result))
 
-    def end(self, cause: BaseException) -> None:
-        """The producer is at its end: everything that waits fails."""
-        error = fatal(self._status.transactional_id, self._sequences.identity, cause)
-        self._status.move(TxnManagerState.FATAL_ERROR, error)
+    def fail_producer(self, cause: BaseException) -> None:
+        """Enter the fatal state, and fail everything that is pending."""
+        error = fatal_producer_error(self._status.transactional_id, self._sequences.identity, cause)
+        self._status.transition(TxnManagerState.FATAL_ERROR, error)
         self.fail_all(error)
 
     def fail_all(self, error: ClientError) -> None:
         self.queue.fail_all(error, keep=lambda _: False)
-        if self._under_way is not None:
-            self._under_way.fail(error)
+        if self._in_flight is not None:
+            self._in_flight.fail(error)
 
-    # What the sender asks and tells.
+    # Called by the sender.
 
     @property
-    def next_wake_ms(self) -> int | None:
+    def next_check_ms(self) -> int | None:
         first = self.queue.first
-        if self._status.state is TxnManagerState.UNINITIALIZED and self._init_at_ms > self._looked_ms:
+        if self._status.state is TxnManagerState.UNINITIALIZED and self._init_at_ms > self._checked_ms:
             return self._init_at_ms
-        if self._under_way is not None or first is None or first.not_before_ms <= self._looked_ms:
+        if self._in_flight is not None or first is None or first.not_before_ms <= self._checked_ms:
             return None
         return first.not_before_ms
 
     def next_request(self, now_ms: int, *, has_incomplete: bool) -> CoordinatorRequest | None:
-        self._looked_ms = now_ms
-        standing = self._status
-        if self._under_way is not None or standing.is_fatal:
+        self._checked_ms = now_ms
+        status = self._status
+        if self._in_flight is not None or status.is_fatal:
             return None
-        if standing.state is TxnManagerState.ABORTABLE_ERROR:
-            assert standing.error is not None
-            self._drop(standing.error)
-            if standing.transactional_id is None:
-                self._leave_refusal(now_ms, has_incomplete)
+        if status.state is TxnManagerState.ABORTABLE_ERROR:
+            assert status.error is not None
+            self._drop_requests(status.error)
+            if status.transactional_id is None:
+                self._recover_from_rejection(now_ms, has_incomplete)
             return None
-        if standing.state is TxnManagerState.UNINITIALIZED and standing.transactional_id is None:
+        if status.state is TxnManagerState.UNINITIALIZED and status.transactional_id is None:
             self._init_if_due(now_ms, has_incomplete)
-        self._add_wanted()
+        self._add_new_partitions()
         while (first := self.queue.first) is not None:
-            if first.step is TxnRequestType.END and has_incomplete:
+            if first.request_type is TxnRequestType.END and has_incomplete:
                 return None
-            if first.step is TxnRequestType.END and not self._is_begun:
-                self._ended(self.queue.pop())
+            if first.request_type is TxnRequestType.END and not self._is_started:
+                self._on_ended(self.queue.pop())
                 continue
-            return self._leave(self.queue.pop()) if first.not_before_ms <= now_ms else None
+            return self._send(self.queue.pop()) if first.not_before_ms <= now_ms else None
         return None
 
-    def handle_response(self, asked: CoordinatorRequest, answer: Any | ClientError, now_ms: int) -> None:
-        pending, self._under_way = self._under_way, None
+    def handle_response(self, request: CoordinatorRequest, response: Any | ClientError, now_ms: int) -> None:
+        pending, self._in_flight = self._in_flight, None
         if pending is None:
             return
         if self._status.error is not None and self._status.is_fatal:
             pending.fail(self._status.error)
-        elif isinstance(answer, ClientClosed):
-            pending.fail(answer)
-        elif isinstance(answer, ClientError):
-            self._act(pending, _meaning_without_answer(pending.step, answer), answer, asked, now_ms)
+        elif isinstance(response, ClientClosed):
+            pending.fail(response)
+        elif isinstance(response, ClientError):
+            action = _action_without_response(pending.request_type, response)
+            self._handle_error(pending, action, response, request, now_ms)
         else:
-            self._read(pending, answer, asked, now_ms)
+            self._read_response(pending, response, request, now_ms)
 
-    # Requests on their way.
+    # Requests.
 
     def _init_if_due(self, now_ms: int, has_incomplete: bool) -> None:
-        """A producer without transactions gets its id by itself; after a broker_error only if it is
-        needed.
-        """
+        """Request a producer id for a producer without transactions; after a rejection only if needed."""
         if self._init_at_ms == 0 or (has_incomplete and now_ms >= self._init_at_ms):
             self.init(None)
 
-    def _add_wanted(self) -> None:
-        if not self.wanted:
+    def _add_new_partitions(self) -> None:
+        if not self.new_partitions:
             return
-        wanted = set()
-        while self.wanted:
-            wanted.add(self.wanted.popleft())
-        wanted -= self.added
-        wanted -= self.queue.partitions
-        if not wanted:
+        partitions = set()
+        while self.new_partitions:
+            partitions.add(self.new_partitions.popleft())
+        partitions -= self.partitions_in_transaction
+        partitions -= self.queue.partitions
+        if not partitions:
             return
         unsent = self.queue.unsent(TxnRequestType.ADD_PARTITIONS)
         if unsent is not None:
-            unsent.partitions |= wanted
+            unsent.partitions |= partitions
         else:
-            self.queue.push(PendingTxnRequest(TxnRequestType.ADD_PARTITIONS, partitions=wanted))
+            self.queue.push(PendingTxnRequest(TxnRequestType.ADD_PARTITIONS, partitions=partitions))
 
-    def _drop(self, error: ClientError) -> None:
-        """Nobody waits for requests of a transaction that fails.
+    def _drop_requests(self, error: ClientError) -> None:
+        """Fail the queued requests of a failed transaction.
 
-        Those that may have begun it are sent again before its end: the coordinator must not be left with it.
+        Those that may have started it are retried before its end, so that the coordinator does not keep it
+        open.
         """
-        self.queue.fail_all(error, keep=lambda one: one.was_sent and one.step in _BEGINNINGS)
+        self.queue.fail_all(
+            error,
+            keep=lambda pending: pending.was_sent and pending.request_type in _STARTING_REQUESTS,
+        )
 
-    def _leave(self, pending: PendingTxnRequest) -> CoordinatorRequest:
-        self._under_way = pending
+    def _send(self, pending: PendingTxnRequest) -> CoordinatorRequest:
+        self._in_flight = pending
         pending.was_sent = True
-        if pending.step is TxnRequestType.COMMIT_OFFSETS:
+        if pending.request_type is TxnRequestType.COMMIT_OFFSETS:
             assert pending.offsets is not None
-            kind, key = CoordinatorType.GROUP, pending.offsets.group.group_id
-            return CoordinatorRequest(self._built(pending), kind, key)
+            key_type, key = CoordinatorType.GROUP, pending.offsets.group.group_id
+            return CoordinatorRequest(self._build(pending), key_type, key)
         if self._status.transactional_id is None:
-            return CoordinatorRequest(self._built(pending))
-        version_max = ADD_PARTITIONS_VERSION_MAX if pending.step is TxnRequestType.ADD_PARTITIONS else None
+            return CoordinatorRequest(self._build(pending))
+        is_add_partitions = pending.request_type is TxnRequestType.ADD_PARTITIONS
         return CoordinatorRequest(
-            self._built(pending),
+            self._build(pending),
             CoordinatorType.TRANSACTION,
             self._status.transactional_id,
-            version_max=version_max,
+            version_max=ADD_PARTITIONS_VERSION_MAX if is_add_partitions else None,
         )
 
-    def _built(self, pending: PendingTxnRequest) -> Any:
-        identity, name = self._sequences.identity, self._status.transactional_id
-        if pending.step is TxnRequestType.INIT:
-            return init_request(name, self._timeout_ms)
-        if pending.step is TxnRequestType.BUMP:
-            return init_request(name, self._timeout_ms, identity)
-        assert name is not None, "only a transaction asks this"
-        if pending.step is TxnRequestType.ADD_PARTITIONS:
-            return add_partitions_request(name, identity, pending.partitions)
-        if pending.step is TxnRequestType.END:
-            return end_request(name, identity, committed=pending.committed)
+    def _build(self, pending: PendingTxnRequest) -> Any:
+        identity, transactional_id = self._sequences.identity, self._status.transactional_id
+        if pending.request_type is TxnRequestType.INIT:
+            return init_request(transactional_id, self._timeout_ms)
+        if pending.request_type is TxnRequestType.BUMP:
+            return init_request(transactional_id, self._timeout_ms, identity)
+        assert transactional_id is not None, "only transactions send the other requests"
+        if pending.request_type is TxnRequestType.ADD_PARTITIONS:
+            return add_partitions_request(transactional_id, identity, pending.partitions)
+        if pending.request_type is TxnRequestType.END:
+            return end_request(transactional_id, identity, committed=pending.committed)
         assert pending.offsets is not None
         group, offsets = pending.offsets
-        if pending.step is TxnRequestType.ADD_OFFSETS:
-            return add_offsets_request(name, identity, group.group_id)
-        return commit_offsets_request(name, identity, group, offsets)
+        if pending.request_type is TxnRequestType.ADD_OFFSETS:
+            return add_offsets_request(transactional_id, identity, group.group_id)
+        return commit_offsets_request(transactional_id, identity, group, offsets)
 
-    # Answers.
+    # Responses.
 
-    def _read(self, pending: PendingTxnRequest, answer: Any, asked: CoordinatorRequest, now_ms: int) -> None:
-        errors = errors_in(pending.step, answer)
-        if pending.step is TxnRequestType.COMMIT_OFFSETS:
-            pending.drop_offsets({one for one, code in errors.items() if code is ErrorCode.NONE})
-        partition, code = gravest(pending.step, errors)
-        verdict = txn_error_action(pending.step, code)
-        if verdict is TxnErrorAction.DONE:
-            self._succeeded(pending, answer)
+    def _read_response(
+        self, pending: PendingTxnRequest, response: Any, request: CoordinatorRequest, now_ms: int
+    ) -> None:
+        errors = response_errors(pending.request_type, response)
+        if pending.request_type is TxnRequestType.COMMIT_OFFSETS:
+            pending.drop_offsets({partition for partition, code in errors.items() if code is ErrorCode.NONE})
+        partition, code = gravest(pending.request_type, errors)
+        action = txn_error_action(pending.request_type, code)
+        if action is TxnErrorAction.DONE:
+            self._on_success(pending, response)
             return
-        about = partition if partition is not None else asked.key
-        self._act(pending, verdict, failed_step(pending.step, code, about), asked, now_ms)
+        key = partition if partition is not None else request.key
+        error = request_error(pending.request_type, code, key)
+        self._handle_error(pending, action, error, request, now_ms)
 
-    def _act(
+    def _handle_error(
         self,
         pending: PendingTxnRequest,
-        verdict: TxnErrorAction,
+        action: TxnErrorAction,
         error: ClientError,
-        asked: CoordinatorRequest,
+        request: CoordinatorRequest,
         now_ms: int,
     ) -> None:
-        if verdict in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR):
-            if verdict is TxnErrorAction.FIND_COORDINATOR and asked.kind is not None:
-                self.to_forget = asked
+        if action in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR):
+            if action is TxnErrorAction.FIND_COORDINATOR and request.key_type is not None:
+                self.lost_coordinator = request
             self._retry(pending, error, now_ms)
-        elif verdict is TxnErrorAction.FENCED:
-            self.end(fenced(self._status.transactional_id, self._sequences.identity))
-            pending.fail(self._ended_by(error))
-        elif verdict is TxnErrorAction.FATAL or (
-            verdict is TxnErrorAction.ABORT_AND_BUMP and not self._status.can_bump
+        elif action is TxnErrorAction.FENCED:
+            self.fail_producer(producer_fenced(self._status.transactional_id, self._sequences.identity))
+            pending.fail(self._status.error or error)
+        elif action is TxnErrorAction.FATAL or (
+            action is TxnErrorAction.ABORT_AND_BUMP and not self._status.can_bump
         ):
-            self.end(error)
-            pending.fail(self._ended_by(error))
-        elif pending.step in (TxnRequestType.INIT, TxnRequestType.BUMP):
-            self._refused(pending, error)
+            self.fail_producer(error)
+            pending.fail(self._status.error or error)
+        elif pending.request_type in (TxnRequestType.INIT, TxnRequestType.BUMP):
+            self._on_init_rejected(pending, error)
         else:
-            self._failed(pending, verdict, error)
-
-    def _ended_by(self, error: ClientError) -> ClientError:
-        return self._status.error or error
+            self._fail_transaction(pending, action, error)
 
     def _retry(self, pending: PendingTxnRequest, error: ClientError, now_ms: int) -> None:
-        code = error.code
         is_quick = (
-            code is ErrorCode.CONCURRENT_TRANSACTIONS and pending.step in _BEGINNINGS and not self.added
+            error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+            and pending.request_type in _STARTING_REQUESTS
+            and not self.partitions_in_transaction
         )
-        wait_ms = min(CONCURRENT_BACKOFF_MS, self._retry_backoff_ms) if is_quick else self._retry_backoff_ms
-        pending.not_before_ms = now_ms + wait_ms
-        if pending.operation is not None:
-            pending.operation.trouble = error
-        if self._status.state is TxnManagerState.ABORTING and pending.step is TxnRequestType.COMMIT_OFFSETS:
-            pending.fail(aborted(self._status.transactional_id))
+        backoff_ms = (
+            min(CONCURRENT_BACKOFF_MS, self._retry_backoff_ms) if is_quick else self._retry_backoff_ms
+        )
+        pending.not_before_ms = now_ms + backoff_ms
+        if pending.result is not None:
+            pending.result.last_error = error
+        is_aborting = self._status.state is TxnManagerState.ABORTING
+        if is_aborting and pending.request_type is TxnRequestType.COMMIT_OFFSETS:
+            pending.fail(transaction_aborted(self._status.transactional_id))
         else:
-            self.queue.push_back(pending)
+            self.queue.requeue(pending)
 
-    def _refused(self, pending: PendingTxnRequest, error: ClientError) -> None:
-        """There is no id to be had; the application may ask again.
+    def _on_init_rejected(self, pending: PendingTxnRequest, error: ClientError) -> None:
+        """Fail the call; the application may try again.
 
-        A producer without transactions asks by itself, once what waits for its id has failed.
+        A producer without transactions tries again by itself, once the batches that need its id have failed.
         """
-        self._status.move(TxnManagerState.ABORTABLE_ERROR, error)
+        self._status.transition(TxnManagerState.ABORTABLE_ERROR, error)
         if self._status.transactional_id is not None:
-            self._status.move(TxnManagerState.UNINITIALIZED)
+            self._status.transition(TxnManagerState.UNINITIALIZED)
         pending.fail(error)
 
-    def _leave_refusal(self, now_ms: int, has_incomplete: bool) -> None:
+    def _recover_from_rejection(self, now_ms: int, has_incomplete: bool) -> None:
         if not has_incomplete:
-            self._status.move(TxnManagerState.UNINITIALIZED)
+            self._status.transition(TxnManagerState.UNINITIALIZED)
             self._init_at_ms = now_ms + self._retry_backoff_ms
 
-    def _failed(self, pending: PendingTxnRequest, verdict: TxnErrorAction, error: ClientError) -> None:
-        self._status.needs_bump |= verdict is TxnErrorAction.ABORT_AND_BUMP
-        if self._status.state is TxnManagerState.ABORTING and pending.step is TxnRequestType.END:
-            # The coordinator has no such transaction any more: it is over, and the next has a new epoch.
+    def _fail_transaction(
+        self, pending: PendingTxnRequest, action: TxnErrorAction, error: ClientError
+    ) -> None:
+        self._status.needs_bump |= action is TxnErrorAction.ABORT_AND_BUMP
+        is_aborting = self._status.state is TxnManagerState.ABORTING
+        if is_aborting and pending.request_type is TxnRequestType.END:
+            # The coordinator no longer has the transaction: it is aborted, and the next needs a new epoch.
             self._status.needs_bump = self._status.can_bump
-            self._ended(pending)
+            self._on_ended(pending)
         else:
             pending.fail(error)
-            self._status.must_abort(error)
+            self._status.fail_transaction(error)
 
-    def _succeeded(self, pending: PendingTxnRequest, answer: Any) -> None:
-        step, operation = pending.step, pending.operation
-        if step in (TxnRequestType.INIT, TxnRequestType.BUMP):
+    def _on_success(self, pending: PendingTxnRequest, response: Any) -> None:
+        request_type, result = pending.request_type, pending.result
+        if request_type in (TxnRequestType.INIT, TxnRequestType.BUMP):
             if self._status.transactional_id is not None:
                 self._sequences.forget_all()
-            self._sequences.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
-            self._status.move(TxnManagerState.READY)
-        elif step is TxnRequestType.END:
-            self._ended(pending)
+            self._sequences.set_identity(ProducerIdentity(response.producer_id, response.producer_epoch))
+            self._status.transition(TxnManagerState.READY)
+        elif request_type is TxnRequestType.END:
+            self._on_ended(pending)
             return
-        elif step is TxnRequestType.ADD_PARTITIONS:
-            self._is_begun = True
-            self.added |= pending.partitions
-        elif step is TxnRequestType.ADD_OFFSETS:
-            self._is_begun = True
-            if operation is not None and not operation.is_done:
+        elif request_type is TxnRequestType.ADD_PARTITIONS:
+            self._is_started = True
+            self.partitions_in_transaction |= pending.partitions
+        elif request_type is TxnRequestType.ADD_OFFSETS:
+            self._is_started = True
+            if result is not None and not result.is_done:
                 self.queue.push(
-                    PendingTxnRequest(TxnRequestType.COMMIT_OFFSETS, operation, offsets=pending.offsets)
+                    PendingTxnRequest(TxnRequestType.COMMIT_OFFSETS, result, offsets=pending.offsets)
                 )
             return
-        if operation is not None:
-            operation.succeed()
+        if result is not None:
+            result.succeed()
 
-    def _ended(self, pending: PendingTxnRequest) -> None:
-        """The transaction is over; after numbers in doubt the producer needs another epoch for the next."""
-        self._is_begun = False
-        self.added = frozenset()
+    def _on_ended(self, pending: PendingTxnRequest) -> None:
+        """End the transaction; bump the epoch first if sequences were unresolved."""
+        self._is_started = False
+        self.partitions_in_transaction = frozenset()
         needs_bump, self._status.needs_bump = self._status.needs_bump, False
         if needs_bump and self._status.state is TxnManagerState.ABORTING:
-            self._status.move(TxnManagerState.INITIALIZING)
-            self.queue.push(PendingTxnRequest(TxnRequestType.BUMP, pending.operation))
+            self._status.transition(TxnManagerState.INITIALIZING)
+            self.queue.push(PendingTxnRequest(TxnRequestType.BUMP, pending.result))
         else:
-            self._status.move(TxnManagerState.READY)
-            if pending.operation is not None:
-                pending.operation.succeed()
+            self._status.transition(TxnManagerState.READY)
+            if pending.result is not None:
+                pending.result.succeed()
 
 
-def _meaning_without_answer(step: TxnRequestType, error: ClientError) -> TxnErrorAction:
-    """What to do when the coordinator could not be found or asked."""
+def _action_without_response(request_type: TxnRequestType, error: ClientError) -> TxnErrorAction:
+    """Return what to do when the coordinator was not found or did not respond."""
     if isinstance(error, RequestRefused) and error.code is not None:
-        return txn_error_action(step, error.code)
+        return txn_error_action(request_type, error.code)
     return TxnErrorAction.FIND_COORDINATOR if error.retriable else TxnErrorAction.FATAL

@@ -1,4 +1,4 @@
-"""Who sends faster than records leave waits, and nobody waits for a broker that takes nothing."""
+"""Backpressure on sends, and its end while the broker accepts nothing."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from odradek.client.producer.accumulator.backpressure import Backpressure
 MIB = 1 << 20
 
 
-def test_the_bound_follows_batches_and_memory() -> None:
+def test_high_watermark_depends_on_batch_size_and_memory() -> None:
     assert Backpressure(32 * MIB, 16_384).high_bytes == MIB
     assert Backpressure(32 * MIB, MIB).high_bytes == 4 * MIB
     assert Backpressure(MIB, MIB).high_bytes == MIB // 2
 
 
-def test_all_go_on_once_half_has_left() -> None:
-    pace = Backpressure(32 * MIB, 16_384)
+def test_waiters_are_woken_when_half_of_the_backlog_is_sent() -> None:
+    backpressure = Backpressure(32 * MIB, 16_384)
     woken: list[str] = []
-    assert not pace.is_too_fast(MIB)
-    assert pace.is_too_fast(MIB + 1)
-    pace.wait(lambda: woken.append("one"))
-    pace.wait(lambda: woken.append("other"))
-    pace.left(MIB // 2 + 1)
+    assert not backpressure.is_exceeded(MIB)
+    assert backpressure.is_exceeded(MIB + 1)
+    backpressure.add_waiter(lambda: woken.append("one"))
+    backpressure.add_waiter(lambda: woken.append("other"))
+    backpressure.on_drained(MIB // 2 + 1)
     assert woken == []
-    pace.left(MIB // 2)
+    backpressure.on_drained(MIB // 2)
     assert woken == ["one", "other"]
-    pace.left(0)
-    assert woken == ["one", "other"], "nobody is woken twice"
+    backpressure.on_drained(0)
+    assert woken == ["one", "other"], "no waiter is woken twice"
 
 
-def test_nobody_waits_while_nothing_leaves() -> None:
-    pace = Backpressure(32 * MIB, 16_384)
+def test_no_backpressure_while_the_broker_accepts_nothing() -> None:
+    backpressure = Backpressure(32 * MIB, 16_384)
 
     def wake() -> None:
-        raise AssertionError("who gave up is not woken")
+        raise AssertionError("a waiter that timed out is not woken")
 
-    pace.wait(wake)
-    pace.gave_up(wake)
-    assert not pace.is_too_fast(30 * MIB)
-    pace.left(30 * MIB)
-    assert pace.is_too_fast(30 * MIB)
+    backpressure.add_waiter(wake)
+    backpressure.on_stall(wake)
+    assert not backpressure.is_exceeded(30 * MIB)
+    backpressure.on_drained(30 * MIB)
+    assert backpressure.is_exceeded(30 * MIB)
 
 
-def test_who_was_woken_in_the_last_moment_has_not_given_up() -> None:
-    pace = Backpressure(32 * MIB, 16_384)
+def test_waiter_woken_at_the_last_moment_does_not_count_as_stalled() -> None:
+    backpressure = Backpressure(32 * MIB, 16_384)
     woken: list[int] = []
 
     def wake() -> None:
         woken.append(1)
 
-    pace.wait(wake)
-    pace.left(0)
-    pace.gave_up(wake)
+    backpressure.add_waiter(wake)
+    backpressure.on_drained(0)
+    backpressure.on_stall(wake)
     assert woken == [1]
-    assert pace.is_too_fast(2 * MIB)
+    assert backpressure.is_exceeded(2 * MIB)

@@ -1,4 +1,4 @@
-"""Batches that wait take more records: how far, for how long, and that nothing else changes by it."""
+"""Growth of queued batches: sizes, limits, expiry and compression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.simulation.producer_fixture import ProducerFixture, run_with_producer
 
-from odradek.client.producer.accumulator.batch_growth import BatchGrowth, steps
+from odradek.client.producer.accumulator.batch_growth import BatchGrowth, growth_steps
 from odradek.model.client_errors import BufferFull, TimedOut
 from odradek.records.codec import ProducerBatch
 
@@ -22,15 +22,15 @@ def batch_of(size_bytes: int, capacity_bytes: int = 1000, created_ms: int = 0) -
 
 
 @given(st.integers(61, 1 << 20), st.integers(0, 1 << 22))
-def test_steps_lead_from_the_common_size_to_the_largest(batch_bytes: int, backlog_bytes: int) -> None:
-    found = steps(batch_bytes, backlog_bytes)
-    sizes = [batch_bytes, *found]
+def test_growth_steps_lead_from_batch_size_to_backlog_size(batch_bytes: int, backlog_bytes: int) -> None:
+    steps = growth_steps(batch_bytes, backlog_bytes)
+    sizes = [batch_bytes, *steps]
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == max(batch_bytes, backlog_bytes)
-    assert all(larger <= 4 * smaller for smaller, larger in zip(sizes, found, strict=False))
+    assert all(larger <= 4 * smaller for smaller, larger in zip(sizes, steps, strict=False))
 
 
-def test_a_batch_grows_to_the_next_step_that_holds_the_record() -> None:
+def test_batch_grows_to_the_next_step_that_fits_the_record() -> None:
     growth = BatchGrowth((4000, 16_000), 10_000)
     assert growth.next_bytes(batch_of(990), 100, 0) == 4000
     assert growth.next_bytes(batch_of(990), 5000, 0) == 16_000
@@ -39,38 +39,38 @@ def test_a_batch_grows_to_the_next_step_that_holds_the_record() -> None:
     assert growth.next_bytes(batch_of(990, 16_000), 100, 0) == 0
 
 
-def test_an_old_batch_does_not_grow_as_its_records_expire_together() -> None:
+def test_old_batch_does_not_grow() -> None:
     growth = BatchGrowth((4000,), 5000)
     assert growth.next_bytes(batch_of(990, created_ms=100), 100, 600) == 4000
     assert growth.next_bytes(batch_of(990, created_ms=100), 100, 601) == 0
 
 
-def test_what_a_broker_refused_is_not_grown_to_again() -> None:
+def test_growth_is_limited_after_message_too_large() -> None:
     growth = BatchGrowth((4000, 16_000), 10_000)
-    growth.was_too_large("t", 16_000)
+    growth.on_batch_too_large("t", 16_000)
     assert growth.next_bytes(batch_of(990), 100, 0) == 4000
     assert growth.next_bytes(batch_of(990, 4000), 100, 0) == 0
-    growth.was_too_large("t", 3999)
-    growth.was_too_large("t", 16_000)
+    growth.on_batch_too_large("t", 3999)
+    growth.on_batch_too_large("t", 16_000)
     assert growth.next_bytes(batch_of(990), 100, 0) == 0
 
 
-async def backlog(studio: ProducerFixture, count: int, **options: Any) -> tuple[Any, list[bytes], list[Any]]:
-    """A producer with one request at a time under way, and many records behind it."""
-    how = {"batch_size": 1000, "max_in_flight_requests_per_connection": 1, **options}
-    producer = studio.producer(**how)
+async def backlog(fixture: ProducerFixture, count: int, **options: Any) -> tuple[Any, list[bytes], list[Any]]:
+    """Return a producer with one request in flight and many records queued."""
+    options = {"batch_size": 1000, "max_in_flight_requests_per_connection": 1, **options}
+    producer = fixture.producer(**options)
     await (await producer.send("letters", b"first"))
     sent = [b"%05d" % number * 20 for number in range(count)]
     deliveries = [await producer.send("letters", value) for value in sent]
     return producer, [b"first", *sent], deliveries
 
 
-def test_what_waits_is_in_few_large_batches_in_the_order_of_sending() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters")
-        producer, sent, deliveries = await backlog(studio, 300)
+def test_backlog_is_sent_in_few_large_batches_in_order() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters")
+        producer, sent, deliveries = await backlog(fixture, 300)
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 301))
-        assert await studio.values("letters") == sent
+        assert await fixture.values("letters") == sent
         assert producer.metrics()["batch-size-max"] > 30_000
         assert producer.metrics()["request-total"] < 15
 
@@ -78,35 +78,35 @@ def test_what_waits_is_in_few_large_batches_in_the_order_of_sending() -> None:
 
 
 @pytest.mark.parametrize("options", [{"batch_backlog_size": 0}, {"batch_size": 0}])
-def test_batches_do_not_grow_where_they_must_not(options: dict[str, Any]) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters")
-        producer, sent, _ = await backlog(studio, 50, **options)
+def test_batches_do_not_grow_when_growth_is_disabled(options: dict[str, Any]) -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters")
+        producer, sent, _ = await backlog(fixture, 50, **options)
         await producer.flush()
-        assert await studio.values("letters") == sent
+        assert await fixture.values("letters") == sent
         assert producer.metrics()["batch-size-max"] <= 1000
 
     run_with_producer(scenario, delay_max_ms=5)
 
 
 @pytest.mark.parametrize("options", [{"batch_backlog_size": 5000}, {"max_request_size": 5000}])
-def test_no_batch_outgrows_its_bounds(options: dict[str, Any]) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters")
-        producer, sent, _ = await backlog(studio, 300, **options)
+def test_batch_growth_respects_size_limits(options: dict[str, Any]) -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters")
+        producer, sent, _ = await backlog(fixture, 300, **options)
         await producer.flush()
-        assert await studio.values("letters") == sent
+        assert await fixture.values("letters") == sent
         assert 4000 < producer.metrics()["batch-size-max"] <= 5000
 
     run_with_producer(scenario, delay_max_ms=5)
 
 
-def test_growing_leaves_half_of_the_memory_to_new_batches_and_gives_all_of_it_back() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters", 2)
-        producer = studio.producer(batch_size=1000, buffer_memory=40_000, max_block_ms=500)
+def test_growth_leaves_half_of_the_memory_to_new_batches() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters", 2)
+        producer = fixture.producer(batch_size=1000, buffer_memory=40_000, max_block_ms=500)
         await producer.partitions_for("letters")
-        await studio.stop_broker()
+        await fixture.stop_broker()
         for _ in range(200):
             await producer.send("letters", bytes(100), partition=0)
         assert producer.metrics()["buffer-available-bytes"] >= 16_000
@@ -114,65 +114,65 @@ def test_growing_leaves_half_of_the_memory_to_new_batches_and_gives_all_of_it_ba
         with pytest.raises(BufferFull):
             await producer.send_many("letters", [bytes(100)] * 1000, partition=0)
         assert 0 <= producer.metrics()["buffer-available-bytes"] < 1000
-        await studio.start_broker()
+        await fixture.start_broker()
         await producer.flush()
         assert producer.metrics()["buffer-available-bytes"] == 40_000
 
     run_with_producer(scenario)
 
 
-def test_a_batch_that_has_grown_beyond_what_the_topic_takes_is_cut_and_others_stay_smaller() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters", max_message_bytes="5000")
-        producer, sent, deliveries = await backlog(studio, 400)
+def test_grown_batch_too_large_for_the_topic_is_split_and_growth_limited() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters", max_message_bytes="5000")
+        producer, sent, deliveries = await backlog(fixture, 400)
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 401))
         more = [b"more %04d" % number * 10 for number in range(400)]
-        cuts = []
+        splits = []
         for _ in range(3):
-            cuts.append(producer.metrics()["batch-split-total"])
+            splits.append(producer.metrics()["batch-split-total"])
             for value in more:
                 await producer.send("letters", value)
             await producer.flush()
-        assert await studio.values("letters") == sent + more * 3
-        # Half of what was refused is tried each time, until it is little enough.
-        assert 0 < cuts[0] < cuts[1] == cuts[2] < 6
+        assert await fixture.values("letters") == sent + more * 3
+        # Growth is halved with each rejection, until batches are small enough.
+        assert 0 < splits[0] < splits[1] == splits[2] < 6
         assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
 
     run_with_producer(scenario, delay_max_ms=5)
 
 
-def test_records_of_a_batch_that_has_grown_expire_no_more_than_a_second_early() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters")
-        producer = studio.producer(batch_size=1000, delivery_timeout_ms=20_000, request_timeout_ms=2000)
+def test_records_of_a_grown_batch_expire_at_most_a_second_early() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters")
+        producer = fixture.producer(batch_size=1000, delivery_timeout_ms=20_000, request_timeout_ms=2000)
         await (await producer.send("letters", b"first"))
-        await studio.stop_broker()
+        await fixture.stop_broker()
         waited_ms: list[int] = []
         for _ in range(100):
-            began = studio.clock.monotonic_ms()
+            began = fixture.clock.monotonic_ms()
 
-            def note(metadata: object, error: object, began: int = began) -> None:
+            def record_wait(metadata: object, error: object, began: int = began) -> None:
                 assert metadata is None
                 assert isinstance(error, TimedOut)
-                waited_ms.append(studio.clock.monotonic_ms() - began)
+                waited_ms.append(fixture.clock.monotonic_ms() - began)
 
-            await producer.send("letters", bytes(100), on_delivery=note)
+            await producer.send("letters", bytes(100), on_delivery=record_wait)
             await asyncio.sleep(0.05)
         await asyncio.sleep(25)
         assert len(waited_ms) == 100
-        # One that is nearly full goes on taking records; so it is with batches that cannot grow.
+        # A nearly full batch keeps taking records, as a batch that cannot grow does.
         assert min(waited_ms) >= 18_000
         assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
 
     run_with_producer(scenario)
 
 
-def test_compressed_batches_grow_and_are_read_as_they_were_sent() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters")
-        producer, sent, _ = await backlog(studio, 500, compression_type="gzip", linger_ms=2)
+def test_compressed_batches_grow() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters")
+        producer, sent, _ = await backlog(fixture, 500, compression_type="gzip", linger_ms=2)
         await producer.flush()
-        assert await studio.values("letters") == sent
+        assert await fixture.values("letters") == sent
         assert producer.metrics()["batch-size-max"] > 8000
 
     run_with_producer(scenario, delay_max_ms=5)

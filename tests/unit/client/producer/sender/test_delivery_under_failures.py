@@ -1,4 +1,4 @@
-"""Whatever breaks in between: each record's fate is told once and in order; nothing is doubled or moved."""
+"""Under failures each record is completed once and in order, and none is duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ steps = st.lists(
 )
 
 
-class Book:
-    """What was sent to each partition, and what was told of it."""
+class History:
+    """Records sent to each partition, and their completions."""
 
     def __init__(self) -> None:
         self.sent: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        self.told: dict[int, list[tuple[bytes, int | None]]] = {number: [] for number in range(PARTITIONS)}
+        self.completed: dict[int, list[tuple[bytes, int | None]]] = {
+            number: [] for number in range(PARTITIONS)
+        }
         self.count = 0
 
     def next(self) -> tuple[int, bytes]:
@@ -42,49 +44,51 @@ class Book:
         return partition, value
 
     def on_delivery(self, partition: int, value: bytes) -> Any:
-        def told(metadata: Any, error: BaseException | None) -> None:
-            self.told[partition].append((value, None if error is not None else metadata.offset))
+        def callback(metadata: Any, error: BaseException | None) -> None:
+            self.completed[partition].append((value, None if error is not None else metadata.offset))
 
-        return told
+        return callback
 
 
-async def play(studio: ProducerFixture, plan: list[tuple[str, int]], book: Book, producer: Any) -> None:
-    for what, amount in plan:
-        if what == "send":
+async def run_plan(
+    fixture: ProducerFixture, plan: list[tuple[str, int]], history: History, producer: Any
+) -> None:
+    for step, amount in plan:
+        if step == "send":
             for _ in range(amount):
-                partition, value = book.next()
-                told = book.on_delivery(partition, value)
-                await producer.send("letters", value, partition=partition, on_delivery=told)
-        elif what == "sleep":
+                partition, value = history.next()
+                callback = history.on_delivery(partition, value)
+                await producer.send("letters", value, partition=partition, on_delivery=callback)
+        elif step == "sleep":
             await asyncio.sleep(amount / 1000)
-        elif what == "cut":
-            studio.cut_connections()
-        elif what == "restart":
-            await studio.stop_broker()
+        elif step == "cut":
+            fixture.cut_connections()
+        elif step == "restart":
+            await fixture.stop_broker()
             await asyncio.sleep(amount / 1000)
-            await studio.start_broker()
+            await fixture.start_broker()
         else:
             await producer.flush()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.integers(0, 100), st.sampled_from([1, 2, 5]), st.integers(200, 1500))
-def test_records_are_written_once_in_order_and_told_once_in_order(
+def test_records_are_written_once_in_order_and_completed_once_in_order(
     plan: list[tuple[str, int]], seed: int, in_flight: int, batch_bytes: int
 ) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters", PARTITIONS)
-        producer = studio.producer(
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters", PARTITIONS)
+        producer = fixture.producer(
             batch_size=batch_bytes,
             buffer_memory=max(4 * batch_bytes, 2000),
             max_in_flight_requests_per_connection=in_flight,
         )
-        book = Book()
-        await play(studio, plan, book, producer)
+        history = History()
+        await run_plan(fixture, plan, history, producer)
         await producer.flush()
-        for partition, sent in book.sent.items():
-            assert await studio.values("letters", partition) == sent
-            assert book.told[partition] == [(value, offset) for offset, value in enumerate(sent)]
+        for partition, sent in history.sent.items():
+            assert await fixture.values("letters", partition) == sent
+            assert history.completed[partition] == [(value, offset) for offset, value in enumerate(sent)]
         assert producer.metrics()["buffer-available-bytes"] == max(4 * batch_bytes, 2000)
 
     run_with_producer(scenario, seed=seed, delay_max_ms=8, splits=True)
@@ -92,25 +96,25 @@ def test_records_are_written_once_in_order_and_told_once_in_order(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.integers(0, 100), st.integers(0, 60), st.sampled_from([0, 0, 1, 5, 30]))
-def test_a_close_at_any_moment_tells_every_record_once_and_in_order(
-    plan: list[tuple[str, int]], seed: int, moment_ms: int, patience_ms: int
+def test_close_at_any_moment_completes_every_record_once_in_order(
+    plan: list[tuple[str, int]], seed: int, moment_ms: int, timeout_ms: int
 ) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("letters", PARTITIONS)
-        producer = studio.producer(batch_size=400, delivery_timeout_ms=1000, request_timeout_ms=500)
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("letters", PARTITIONS)
+        producer = fixture.producer(batch_size=400, delivery_timeout_ms=1000, request_timeout_ms=500)
         await producer.partitions_for("letters")
-        book = Book()
-        playing = asyncio.ensure_future(play(studio, plan, book, producer))
+        history = History()
+        running = asyncio.ensure_future(run_plan(fixture, plan, history, producer))
         await asyncio.sleep(moment_ms / 1000)
-        await producer.close(patience_ms / 1000)
-        refused = (await asyncio.gather(playing, return_exceptions=True))[0]
-        assert refused is None or isinstance(refused, ClientError)
-        for partition, sent in book.sent.items():
-            told = [value for value, _ in book.told[partition]]
-            # The record whose send raised was never taken, and is the last of all.
-            was_taken = refused is None or book.count % PARTITIONS != partition
-            assert told == sent or (not was_taken and told == sent[:-1])
-            offsets = [offset for _, offset in book.told[partition] if offset is not None]
+        await producer.close(timeout_ms / 1000)
+        error = (await asyncio.gather(running, return_exceptions=True))[0]
+        assert error is None or isinstance(error, ClientError)
+        for partition, sent in history.sent.items():
+            completed = [value for value, _ in history.completed[partition]]
+            # The record whose send raised was not accepted, and is the last one.
+            was_accepted = error is None or history.count % PARTITIONS != partition
+            assert completed == sent or (not was_accepted and completed == sent[:-1])
+            offsets = [offset for _, offset in history.completed[partition] if offset is not None]
             assert offsets == sorted(offsets)
 
     run_with_producer(scenario, seed=seed, delay_max_ms=8, splits=True)

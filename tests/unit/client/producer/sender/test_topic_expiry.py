@@ -1,4 +1,4 @@
-"""Topics are asked about as long as something is sent to them, and no longer."""
+"""Metadata of topics expires when nothing is sent to them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from tests.support.simulation.producer_fixture import ProducerFixture, run_with_producer
 
 
-def test_a_topic_is_forgotten_when_nothing_is_sent_to_it_for_long() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("used")
-        await studio.create("left")
-        producer = studio.producer(metadata_max_idle_ms=10_000, metadata_max_age_ms=1000)
+def test_idle_topic_expires_from_metadata_and_appender() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("used")
+        await fixture.create("left")
+        producer = fixture.producer(metadata_max_idle_ms=10_000, metadata_max_age_ms=1000)
         await (await producer.send("left", b"v"))
         for _ in range(40):
             await (await producer.send("used", b"v"))

@@ -1,4 +1,4 @@
-"""Laws of transactions, whatever coordinators, brokers and the network do, in whatever order."""
+"""Invariants of transactions under failures of coordinators, brokers and the network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
 from odradek.wire.messages.end_txn import EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdResponse
 
-PLACES = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 STEPS = {
     "begin": 4,
     "send": 8,
@@ -41,43 +41,45 @@ STEPS = {
 STEP_COUNT = 150
 
 
-class _Play:
-    """A coordinator that keeps what it is told, and a producer whose batches are watched."""
+class _Simulation:
+    """A simulated coordinator, and a producer whose batches are checked."""
 
     def __init__(self) -> None:
-        self.world = ProducerSimulation("t")
-        self.world.on_event = self._heard
+        self.producer = ProducerSimulation("t")
+        self.producer.on_event = self._on_event
         self.brokers = Brokers()
         self.epoch = -1
         self.known: set[TopicPartition] = set()
         self.open: list[Batch] = []
-        """Batches of the transaction that is open now."""
+        """Batches of the open transaction."""
         self.committed: list[list[Batch]] = []
-        self.operations: list[TransactionalRequestResult] = []
-        self._watch(self.world.machine.init_transactions())
+        self.results: list[TransactionalRequestResult] = []
+        self._watch(self.producer.machine.init_transactions())
 
-    def _watch(self, operation: TransactionalRequestResult) -> None:
-        if operation not in self.operations:
-            self.operations.append(operation)
-            self.world.watch(operation)
+    def _watch(self, result: TransactionalRequestResult) -> None:
+        if result not in self.results:
+            self.results.append(result)
+            self.producer.watch(result)
 
-    def _heard(self, event: str) -> None:
+    def _on_event(self, event: str) -> None:
         if " leaves as " in event:
-            batch = self.world.batches[event.split(maxsplit=1)[0]]
-            assert self.world.machine.state in ONGOING
-            assert batch.place in self.known, (
-                "the coordinator must know of a partition before it is written to"
+            batch = self.producer.batches[event.split(maxsplit=1)[0]]
+            assert self.producer.machine.state in ONGOING
+            assert batch.topic_partition in self.known, (
+                "the coordinator must add a partition before it is written to"
             )
             assert batch in self.open
             assert batch.producer_epoch == self.epoch
-            self.brokers.at(batch.place)[-1].requests.append(Request(batch.name, batch.count, *batch.numbers))
+            self.brokers.at(batch.topic_partition)[-1].requests.append(
+                Request(batch.name, batch.count, *batch.numbers)
+            )
 
     def step(self, kind: str, number: int) -> None:
-        place = PLACES[number % 2]
-        channels = self.brokers.at(place)
+        partition = PARTITIONS[number % 2]
+        channels = self.brokers.at(partition)
         channel = channels[number // 2 % len(channels)]
         if kind in ("begin", "send", "commit", "abort"):
-            self._call(kind, place, number)
+            self._call(kind, partition, number)
         elif kind == "serve":
             channel.serve()
         elif kind == "refuse":
@@ -86,54 +88,54 @@ class _Play:
             self._answer(channel.answered())
         elif kind == "break":
             for request in channel.broken(number // 4 % 6):
-                self.world.refused(self.world.batches[request.name], ErrorCode.NETWORK_EXCEPTION)
-        elif kind == "expire" and self.world.incomplete:
-            self.world.expire(self.world.incomplete[number % len(self.world.incomplete)])
+                self.producer.refused(self.producer.batches[request.name], ErrorCode.NETWORK_EXCEPTION)
+        elif kind == "expire" and self.producer.incomplete:
+            self.producer.expire(self.producer.incomplete[number % len(self.producer.incomplete)])
         elif kind == "move":
-            self.brokers.move(place)
-        elif kind in ("coordinate", "silence") and self.world.asked is not None:
-            self._coordinate(number, is_heard=kind == "coordinate")
+            self.brokers.move(partition)
+        elif kind in ("coordinate", "silence") and self.producer.asked is not None:
+            self._coordinate(number, is_on_event=kind == "coordinate")
         self.look()
 
     def look(self) -> None:
-        self.world.now_ms += 60
-        self.world.look()
+        self.producer.now_ms += 60
+        self.producer.look()
 
-    def _call(self, kind: str, place: TopicPartition, number: int) -> None:
-        machine = self.world.machine
+    def _call(self, kind: str, partition: TopicPartition, number: int) -> None:
+        machine = self.producer.machine
         try:
             if kind == "begin":
                 machine.begin_transaction()
                 self.open = []
             elif kind == "send":
-                self.open.append(self.world.send(place, 1 + number % 5))
+                self.open.append(self.producer.send(partition, 1 + number % 5))
             elif kind == "commit":
                 self._watch(machine.commit_transaction())
             else:
                 self._watch(machine.abort_transaction())
         except InvalidState:
-            pass  # the call made no sense then, and nothing has changed
+            pass  # invalid in this state, and without effect
 
     def _answer(self, answer: tuple[Request, ErrorCode, int] | None) -> None:
         if answer is not None:
             request, code, offset = answer
-            batch = self.world.batches[request.name]
+            batch = self.producer.batches[request.name]
             if code is ErrorCode.NONE:
-                self.world.written(batch, offset)
+                self.producer.written(batch, offset)
             else:
-                self.world.refused(batch, code)
+                self.producer.refused(batch, code)
 
-    def _coordinate(self, number: int, *, is_heard: bool) -> None:
-        """The coordinator does what it is asked to do, or is busy; the producer hears of it, or not."""
-        assert self.world.asked is not None
-        request: Any = self.world.asked.request
+    def _coordinate(self, number: int, *, is_on_event: bool) -> None:
+        """Handle the request or respond with an error; the response may be lost."""
+        assert self.producer.asked is not None
+        request: Any = self.producer.asked.request
         if number % 5 == 0:
             code = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR)[number // 5 % 2]
-            answer = _answer_to(request, code, self.epoch)
+            answer = _response_to(request, code, self.epoch)
         else:
             self._do(request)
-            answer = _answer_to(request, ErrorCode.NONE, self.epoch)
-        self.world.answer(answer if is_heard else ConnectionFailed("no answer came"))
+            answer = _response_to(request, ErrorCode.NONE, self.epoch)
+        self.producer.answer(answer if is_on_event else ConnectionFailed("no response"))
 
     def _do(self, request: Any) -> None:
         name = type(request).__name__
@@ -145,26 +147,29 @@ class _Play:
                 TopicPartition(t.name, p) for t in request.v3_and_below_topics for p in t.partitions
             }
         else:
-            assert not self.world.incomplete, "the end comes after the last answer"
+            assert not self.producer.incomplete, "EndTxn is sent after the last response"
             if request.committed and self.known:
-                assert all(batch.fates == [None] for batch in self.open), "what is committed is written"
+                assert all(batch.results == [None] for batch in self.open), "committed batches are written"
                 self.committed.append(self.open)
             self.known = set()
 
-    def calm_down(self) -> None:
+    def recover(self) -> None:
         for _ in range(300):
-            if self.world.asked is not None:
-                self._coordinate(1, is_heard=True)
+            if self.producer.asked is not None:
+                self._coordinate(1, is_on_event=True)
             for channels in self.brokers.channels.values():
                 for channel in channels:
                     channel.serve()
                     self._answer(channel.answered())
-            if self.world.machine.state in (TxnManagerState.IN_TRANSACTION, TxnManagerState.ABORTABLE_ERROR):
-                self._call("abort", PLACES[0], 0)
+            if self.producer.machine.state in (
+                TxnManagerState.IN_TRANSACTION,
+                TxnManagerState.ABORTABLE_ERROR,
+            ):
+                self._call("abort", PARTITIONS[0], 0)
             self.look()
 
 
-def _answer_to(request: Any, code: ErrorCode, epoch: int) -> Any:
+def _response_to(request: Any, code: ErrorCode, epoch: int) -> Any:
     name = type(request).__name__
     if name == "InitProducerIdRequest":
         return InitProducerIdResponse(error_code=code, producer_id=7, producer_epoch=epoch)
@@ -174,8 +179,8 @@ def _answer_to(request: Any, code: ErrorCode, epoch: int) -> Any:
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=one, partition_error_code=code)
-                for one in topic.partitions
+                AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+                for partition in topic.partitions
             ],
         )
         for topic in request.v3_and_below_topics
@@ -184,18 +189,18 @@ def _answer_to(request: Any, code: ErrorCode, epoch: int) -> Any:
 
 
 @settings(max_examples=150, deadline=None)
-@given(chance=st.randoms(use_true_random=True))
-def test_transactions_hold_whatever_happens(chance: Random) -> None:
-    play = _Play()
-    for kind in chance.choices(list(STEPS), list(STEPS.values()), k=STEP_COUNT):
-        play.step(kind, chance.randrange(1000))
-    play.calm_down()
-    assert play.world.machine.state is TxnManagerState.READY
-    assert all(len(batch.fates) == 1 for batch in play.world.batches.values())
-    assert all(operation.is_done for operation in play.operations)
-    written = [name for log in play.brokers.logs.values() for name in log.written]
+@given(random=st.randoms(use_true_random=True))
+def test_transaction_invariants_hold_under_failures(random: Random) -> None:
+    simulation = _Simulation()
+    for kind in random.choices(list(STEPS), list(STEPS.values()), k=STEP_COUNT):
+        simulation.step(kind, random.randrange(1000))
+    simulation.recover()
+    assert simulation.producer.machine.state is TxnManagerState.READY
+    assert all(len(batch.results) == 1 for batch in simulation.producer.batches.values())
+    assert all(result.is_done for result in simulation.results)
+    written = [name for log in simulation.brokers.logs.values() for name in log.written]
     assert len(written) == len(set(written))
-    for batch in play.world.batches.values():
-        error = batch.fates[0]
+    for batch in simulation.producer.batches.values():
+        error = batch.results[0]
         assert error is None or isinstance(error, ClientError)
         assert error is not None or batch.name in written

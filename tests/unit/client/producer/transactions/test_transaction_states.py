@@ -1,4 +1,4 @@
-"""Where a producer may stand, what it may be asked there, and what coordinators' errors mean."""
+"""States of the transaction manager, valid calls, and actions for coordinator errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from odradek.client.producer.transactions.errors import failed_step
+from odradek.client.producer.transactions.errors import request_error
 from odradek.client.producer.transactions.requests import (
     PRIORITY,
     TXN_ERROR_ACTIONS,
@@ -17,11 +17,11 @@ from odradek.client.producer.transactions.requests import (
 )
 from odradek.client.producer.transactions.states import (
     COMPLETING,
-    MAY_COME_FROM,
     ONGOING,
+    VALID_SOURCES,
     TxnManagerState,
-    check_move,
-    what_is_needed,
+    check_transition,
+    invalid_call_reason,
 )
 from odradek.client.producer.transactions.transaction_status import TransactionStatus
 from odradek.model.client_errors import (
@@ -64,75 +64,73 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(TxnManagerState, TxnManagerState)))
-def test_a_producer_moves_along_the_table_and_nowhere_else(
-    old: TxnManagerState, new: TxnManagerState
-) -> None:
+def test_only_listed_state_transitions_are_allowed(old: TxnManagerState, new: TxnManagerState) -> None:
     if (old, new) in MOVES:
-        check_move(old, new)
+        check_transition(old, new)
     else:
         with pytest.raises(AssertionError, match=f"from {old.name} to {new.name}"):
-            check_move(old, new)
+            check_transition(old, new)
 
 
-def test_every_state_can_be_reached_and_only_the_last_one_is_never_left() -> None:
+def test_every_state_is_reachable_and_only_fatal_error_is_final() -> None:
     reached = {TxnManagerState.UNINITIALIZED}
     for _ in TxnManagerState:
-        reached |= {new for new, olds in MAY_COME_FROM.items() if olds & reached}
+        reached |= {new for new, olds in VALID_SOURCES.items() if olds & reached}
     assert reached == set(TxnManagerState)
-    left = {old for new, olds in MAY_COME_FROM.items() for old in olds if old is not new}
+    left = {old for new, olds in VALID_SOURCES.items() for old in olds if old is not new}
     assert left == set(TxnManagerState) - {TxnManagerState.FATAL_ERROR}
     assert COMPLETING < ONGOING
 
 
 def _status(state: TxnManagerState) -> TransactionStatus:
-    standing = TransactionStatus("t")
-    standing.state = state
+    status = TransactionStatus("t")
+    status.state = state
     if state is TxnManagerState.ABORTABLE_ERROR:
-        standing.error = ClientError("a record was too large")
+        status.error = ClientError("a record was too large")
     elif state is TxnManagerState.FATAL_ERROR:
-        standing.error = FatalProducerError("it is over")
-    return standing
+        status.error = FatalProducerError("fatal")
+    return status
 
 
 @pytest.mark.parametrize(("call", "state"), list(product(ALLOWED, TxnManagerState)))
-def test_a_call_is_allowed_or_refused_with_what_to_do_instead(call: str, state: TxnManagerState) -> None:
-    standing = _status(state)
+def test_call_in_a_wrong_state_is_rejected_with_advice(call: str, state: TxnManagerState) -> None:
+    status = _status(state)
     if state in ALLOWED[call]:
-        standing.refuse(call)
+        status.check_call(call)
     elif state is TxnManagerState.FATAL_ERROR:
-        with pytest.raises(FatalProducerError, match="it is over"):
-            standing.refuse(call)
+        with pytest.raises(FatalProducerError, match="fatal"):
+            status.check_call(call)
     else:
-        with pytest.raises(InvalidState, match=f"^{call}: ") as refused:
-            standing.refuse(call)
+        with pytest.raises(InvalidState, match=f"^{call}: ") as raised:
+            status.check_call(call)
         if state is TxnManagerState.ABORTABLE_ERROR:
-            assert "call abort_transaction" in str(refused.value)
-            assert "too large" in str(refused.value)
+            assert "call abort_transaction" in str(raised.value)
+            assert "too large" in str(raised.value)
 
 
 @pytest.mark.parametrize("call", ALLOWED)
-def test_a_producer_without_transactions_may_only_send(call: str) -> None:
-    standing = TransactionStatus(None)
+def test_producer_without_transactional_id_may_only_send(call: str) -> None:
+    status = TransactionStatus(None)
     if call == "send":
-        standing.refuse(call)
+        status.check_call(call)
     else:
         with pytest.raises(InvalidState, match=r"transactional\.id"):
-            standing.refuse(call)
+            status.check_call(call)
 
 
-def test_every_caller_of_a_producer_at_its_end_gets_an_exception_of_its_own() -> None:
-    standing = _status(TxnManagerState.FATAL_ERROR)
-    raised = []
+def test_fatal_error_is_raised_as_a_new_exception_each_time() -> None:
+    status = _status(TxnManagerState.FATAL_ERROR)
+    errors = []
     for _ in range(2):
-        with pytest.raises(FatalProducerError) as refused:
-            standing.refuse("send")
-        raised.append(refused.value)
-    assert raised[0] is not raised[1]
-    assert raised[0] is not standing.error
+        with pytest.raises(FatalProducerError) as raised:
+            status.check_call("send")
+        errors.append(raised.value)
+    assert errors[0] is not errors[1]
+    assert errors[0] is not status.error
 
 
 @pytest.mark.parametrize("state", TxnManagerState)
-def test_batches_that_were_never_sent_fail_where_a_transaction_fails_or_is_aborted(
+def test_abort_reason_by_state(
     state: TxnManagerState,
 ) -> None:
     reason = _status(state).abort_reason
@@ -142,28 +140,28 @@ def test_batches_that_were_never_sent_fail_where_a_transaction_fails_or_is_abort
         assert isinstance(reason, TransactionAborted) == (state is TxnManagerState.ABORTING)
 
 
-def test_words_are_there_for_the_states_a_call_is_not_made_for() -> None:
-    told = {TxnManagerState.ABORTABLE_ERROR, TxnManagerState.FATAL_ERROR}
+def test_every_wrong_state_has_advice() -> None:
+    error_states = {TxnManagerState.ABORTABLE_ERROR, TxnManagerState.FATAL_ERROR}
     for call, state in product(ALLOWED, TxnManagerState):
-        needed = what_is_needed(call, state)
-        assert (needed is None) == (state in ALLOWED[call] | told)
+        reason = invalid_call_reason(call, state)
+        assert (reason is None) == (state in ALLOWED[call] | error_states)
 
 
-@pytest.mark.parametrize(("step", "code"), list(product(TxnRequestType, ErrorCode)))
-def test_every_error_of_a_coordinator_has_a_meaning(step: TxnRequestType, code: ErrorCode) -> None:
-    found = txn_error_action(step, code)
+@pytest.mark.parametrize(("request_type", "code"), list(product(TxnRequestType, ErrorCode)))
+def test_every_coordinator_error_has_an_action(request_type: TxnRequestType, code: ErrorCode) -> None:
+    action = txn_error_action(request_type, code)
     if code is ErrorCode.NONE:
-        assert found is TxnErrorAction.DONE
+        assert action is TxnErrorAction.DONE
     elif code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
-        assert found is TxnErrorAction.FENCED
+        assert action is TxnErrorAction.FENCED
     elif code.retriable:
-        assert found in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR)
+        assert action in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR)
     else:
-        assert found not in (TxnErrorAction.DONE, TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR)
+        assert action not in (TxnErrorAction.DONE, TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR)
 
 
 @pytest.mark.parametrize(
-    ("step", "code", "expected"),
+    ("request_type", "code", "expected"),
     [
         (TxnRequestType.INIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TxnErrorAction.RETRY),
         (TxnRequestType.INIT, ErrorCode.CONCURRENT_TRANSACTIONS, TxnErrorAction.RETRY),
@@ -193,16 +191,18 @@ def test_every_error_of_a_coordinator_has_a_meaning(step: TxnRequestType, code: 
         (TxnRequestType.END, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TxnErrorAction.FATAL),
     ],
 )
-def test_errors_mean_what_they_mean_to_kafka(
-    step: TxnRequestType, code: ErrorCode, expected: TxnErrorAction
+def test_error_actions_match_kafka(
+    request_type: TxnRequestType, code: ErrorCode, expected: TxnErrorAction
 ) -> None:
-    assert txn_error_action(step, code) is expected
+    assert txn_error_action(request_type, code) is expected
 
 
-def test_every_step_has_its_place_in_the_order_and_its_errors() -> None:
+def test_every_request_type_has_a_priority_and_error_actions() -> None:
     assert set(PRIORITY) == set(TXN_ERROR_ACTIONS) == set(TxnRequestType)
     order = [TxnRequestType.INIT, TxnRequestType.ADD_PARTITIONS, TxnRequestType.END, TxnRequestType.BUMP]
-    assert [PRIORITY[step] for step in order] == sorted(PRIORITY[step] for step in order)
+    assert [PRIORITY[request_type] for request_type in order] == sorted(
+        PRIORITY[request_type] for request_type in order
+    )
     assert (
         PRIORITY[TxnRequestType.ADD_PARTITIONS]
         == PRIORITY[TxnRequestType.ADD_OFFSETS]
@@ -210,31 +210,31 @@ def test_every_step_has_its_place_in_the_order_and_its_errors() -> None:
     )
 
 
-def test_the_gravest_error_decides_and_one_that_was_tried_before_one_that_was_not() -> None:
-    places = [TopicPartition("orders", number) for number in range(3)]
+def test_gravest_error_decides() -> None:
+    partitions = [TopicPartition("orders", number) for number in range(3)]
     errors = dict(
         zip(
-            places,
+            partitions,
             (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_TOPIC_EXCEPTION),
             strict=True,
         )
     )
     assert gravest(TxnRequestType.ADD_PARTITIONS, dict(errors)) == (
-        places[2],
+        partitions[2],
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     )
     assert (
-        gravest(TxnRequestType.ADD_PARTITIONS, {**errors, places[0]: ErrorCode.PRODUCER_FENCED})[0]
-        == places[0]
+        gravest(TxnRequestType.ADD_PARTITIONS, {**errors, partitions[0]: ErrorCode.PRODUCER_FENCED})[0]
+        == partitions[0]
     )
     assert gravest(TxnRequestType.COMMIT_OFFSETS, {}) == (None, ErrorCode.NONE)
 
 
-def test_refusals_have_the_class_that_a_program_looks_for() -> None:
-    place = TopicPartition("orders", 0)
-    assert isinstance(failed_step(TxnRequestType.END, ErrorCode.PRODUCER_FENCED, "t"), ProducerFenced)
+def test_request_errors_have_the_expected_classes() -> None:
+    partition = TopicPartition("orders", 0)
+    assert isinstance(request_error(TxnRequestType.END, ErrorCode.PRODUCER_FENCED, "t"), ProducerFenced)
     assert isinstance(
-        failed_step(TxnRequestType.COMMIT_OFFSETS, ErrorCode.UNKNOWN_MEMBER_ID, place), CommitFailed
+        request_error(TxnRequestType.COMMIT_OFFSETS, ErrorCode.UNKNOWN_MEMBER_ID, partition), CommitFailed
     )
-    told = failed_step(TxnRequestType.INIT, ErrorCode.INVALID_TRANSACTION_TIMEOUT, "t")
-    assert "transaction.max.timeout.ms" in str(told)
+    error_states = request_error(TxnRequestType.INIT, ErrorCode.INVALID_TRANSACTION_TIMEOUT, "t")
+    assert "transaction.max.timeout.ms" in str(error_states)

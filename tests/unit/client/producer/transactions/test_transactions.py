@@ -1,4 +1,4 @@
-"""TransactionManager of the whole producer against a whole broker in memory, on virtual time."""
+"""Transactional producer against an in-memory broker, on virtual time."""
 
 from __future__ import annotations
 
@@ -37,43 +37,46 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "1",
 }
-UNTIL_COMPLETE_S = 0.2
-"""Markers are written after the answer to a commit: a moment later they are there."""
+MARKER_DELAY_S = 0.2
+"""Markers are written shortly after the EndTxn response."""
 
 
-async def committed(studio: ProducerFixture, partition: int = 0) -> list[bytes]:
-    """The values that a reader of committed records sees."""
-    await asyncio.sleep(UNTIL_COMPLETE_S)
-    found: list[bytes] = []
+async def committed(fixture: ProducerFixture, partition: int = 0) -> list[bytes]:
+    """Return the values that a read_committed consumer sees."""
+    await asyncio.sleep(MARKER_DELAY_S)
+    values: list[bytes] = []
     offset = 0
     while True:
         part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-        asked = FetchTopic(topic=TOPIC, partitions=[part])
+        fetch_topic = FetchTopic(topic=TOPIC, partitions=[part])
         request = FetchRequest(
-            topics=[asked], min_bytes=1, max_wait_ms=0, max_bytes=1 << 24, isolation_level=1
+            topics=[fetch_topic], min_bytes=1, max_wait_ms=0, max_bytes=1 << 24, isolation_level=1
         )
-        answer = await studio.ask(FETCH, 12, request)
-        entry = answer.responses[0].partitions[0]
+        response = await fixture.ask(FETCH, 12, request)
+        entry = response.responses[0].partitions[0]
         data = entry.records
         plain = data.read() if isinstance(data, FileSlice) else bytes(data or b"")
-        aborted = [(one.producer_id, one.first_offset) for one in entry.aborted_transactions or ()]
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in entry.aborted_transactions or ()
+        ]
         reader = RecordReader(plain, TOPIC, partition, offset, aborted=aborted)
-        found += [one.value for one in reader.take(1 << 20)]
+        values += [record.value for record in reader.take(1 << 20)]
         if reader.next_offset == offset:
-            return found
+            return values
         offset = reader.next_offset
 
 
-async def committed_offset(studio: ProducerFixture, group: str) -> int:
-    await asyncio.sleep(UNTIL_COMPLETE_S)
+async def committed_offset(fixture: ProducerFixture, group: str) -> int:
+    await asyncio.sleep(MARKER_DELAY_S)
     topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
-    answer = await studio.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=group, topics=topics))
-    offset: int = answer.topics[0].partitions[0].committed_offset
+    response = await fixture.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=group, topics=topics))
+    offset: int = response.topics[0].partitions[0].committed_offset
     return offset
 
 
-async def ready(studio: ProducerFixture, transactional_id: str = "t", **options: Any) -> Producer:
-    producer = studio.producer(transactional_id=transactional_id, **options)
+async def ready(fixture: ProducerFixture, transactional_id: str = "t", **options: Any) -> Producer:
+    producer = fixture.producer(transactional_id=transactional_id, **options)
     await producer.init_transactions()
     return producer
 
@@ -82,46 +85,46 @@ async def send(producer: Producer, *values: bytes, partition: int = 0) -> list[A
     return [await producer.send(TOPIC, value, partition=partition) for value in values]
 
 
-def play(scenario: Any, **broker: str) -> None:
-    async def with_topic(studio: ProducerFixture) -> None:
-        await studio.create(TOPIC, 2)
-        await scenario(studio)
+def run_with_topic(scenario: Any, **broker: str) -> None:
+    async def with_topic(fixture: ProducerFixture) -> None:
+        await fixture.create(TOPIC, 2)
+        await scenario(fixture)
 
     run_with_producer(
         with_topic, {**SETTINGS, **{name.replace("_", "."): value for name, value in broker.items()}}
     )
 
 
-def test_records_are_there_once_their_transaction_is_committed() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_committed_records_are_visible() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         await producer.begin_transaction()
         for delivery in await send(producer, b"one", b"two"):
             await delivery
         await send(producer, b"elsewhere", partition=1)
-        assert await committed(studio) == []
+        assert await committed(fixture) == []
         await producer.commit_transaction()
-        assert await committed(studio) == [b"one", b"two"]
-        assert await committed(studio, 1) == [b"elsewhere"]
+        assert await committed(fixture) == [b"one", b"two"]
+        assert await committed(fixture, 1) == [b"elsewhere"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_commit_sends_what_still_lingers() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, linger_ms=3_600_000, delivery_timeout_ms=8_000_000)
+def test_commit_sends_lingering_records() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, linger_ms=3_600_000, delivery_timeout_ms=8_000_000)
         await producer.begin_transaction()
         deliveries = await send(producer, b"one", b"two")
         await producer.commit_transaction()
         assert [(await delivery).offset for delivery in deliveries] == [0, 1]
-        assert await committed(studio) == [b"one", b"two"]
+        assert await committed(fixture) == [b"one", b"two"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_records_of_an_aborted_transaction_are_never_there() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, linger_ms=3_600_000, delivery_timeout_ms=8_000_000)
+def test_aborted_records_are_not_visible() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, linger_ms=3_600_000, delivery_timeout_ms=8_000_000)
         await producer.begin_transaction()
         written = await send(producer, b"written")
         await producer.flush()
@@ -133,31 +136,33 @@ def test_records_of_an_aborted_transaction_are_never_there() -> None:
         await producer.begin_transaction()
         await send(producer, b"next")
         await producer.commit_transaction()
-        assert await committed(studio) == [b"next"]
+        assert await committed(fixture) == [b"next"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_many_transactions_one_after_the_other() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_consecutive_transactions() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         for number in range(20):
             await producer.begin_transaction()
             await send(producer, b"%d" % number)
             await (producer.abort_transaction() if number % 3 == 0 else producer.commit_transaction())
-        assert await committed(studio) == [b"%d" % number for number in range(20) if number % 3]
+        assert await committed(fixture) == [b"%d" % number for number in range(20) if number % 3]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_twin_fences_the_one_before_for_good_and_clearly() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        first = await ready(studio)
+def test_second_producer_with_the_same_id_fences_the_first() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        first = await ready(fixture)
         await first.begin_transaction()
         for delivery in await send(first, b"of the first"):
             await delivery
-        second = await ready(studio)
-        with pytest.raises(ProducerFenced, match="another one has been initialized with the same id"):
+        second = await ready(fixture)
+        with pytest.raises(
+            ProducerFenced, match=r"another producer was initialized with the same transactional.id"
+        ):
             await first.commit_transaction()
         for call in (first.begin_transaction, first.abort_transaction, first.commit_transaction):
             with pytest.raises(ProducerFenced):
@@ -167,131 +172,131 @@ def test_a_twin_fences_the_one_before_for_good_and_clearly() -> None:
         await second.begin_transaction()
         await send(second, b"of the second")
         await second.commit_transaction()
-        assert await committed(studio) == [b"of the second"]
+        assert await committed(fixture) == [b"of the second"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_records_of_a_zombie_are_refused() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        zombie = await ready(studio)
-        await zombie.begin_transaction()
-        for delivery in await send(zombie, b"before"):
+def test_records_of_a_fenced_producer_are_rejected() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        fenced = await ready(fixture)
+        await fenced.begin_transaction()
+        for delivery in await send(fenced, b"before"):
             await delivery
-        await ready(studio)
-        late = await send(zombie, b"after")
+        await ready(fixture)
+        late = await send(fenced, b"after")
         with pytest.raises(ClientError):
             await late[0]
         with pytest.raises(InvalidState, match="can only be aborted"):
-            await zombie.commit_transaction()
+            await fenced.commit_transaction()
         with pytest.raises(ProducerFenced):
-            await zombie.abort_transaction()
-        assert await committed(studio) == []
+            await fenced.abort_transaction()
+        assert await committed(fixture) == []
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_transaction_outlives_its_coordinator_and_leader() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_transaction_survives_a_broker_restart() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         await producer.begin_transaction()
         for delivery in await send(producer, b"before"):
             await delivery
-        await studio.stop_broker()
-        await studio.start_broker()
+        await fixture.stop_broker()
+        await fixture.start_broker()
         await send(producer, b"after")
         await producer.commit_transaction()
-        assert await committed(studio) == [b"before", b"after"]
+        assert await committed(fixture) == [b"before", b"after"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_call_that_timed_out_is_made_again_and_no_other() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, max_block_ms=1000)
+def test_timed_out_commit_must_be_called_again() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, max_block_ms=1000)
         await producer.begin_transaction()
         await send(producer, b"one")
         await producer.flush()
-        await studio.stop_broker()
+        await fixture.stop_broker()
         with pytest.raises(
-            TimedOut, match="commit_transaction has not ended within 1000 ms; it goes on"
+            TimedOut, match="commit_transaction not completed within 1000 ms; it continues"
         ) as late:
             await producer.commit_transaction()
-        assert "the last attempt failed: " in str(late.value)
-        with pytest.raises(InvalidState, match="the last commit_transaction is not known yet"):
+        assert "last attempt failed: " in str(late.value)
+        with pytest.raises(InvalidState, match="the result of commit_transaction is not known yet"):
             await producer.abort_transaction()
         with pytest.raises(InvalidState):
             await producer.send(TOPIC, b"two")
-        await studio.start_broker()
+        await fixture.start_broker()
         await producer.commit_transaction()
-        assert await committed(studio) == [b"one"]
+        assert await committed(fixture) == [b"one"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_the_outcome_of_a_call_that_timed_out_is_kept_for_the_next_one() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.stop_broker()
-        producer = studio.producer(transactional_id="t", max_block_ms=1000)
+def test_result_of_a_timed_out_call_is_kept_for_the_next_one() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.stop_broker()
+        producer = fixture.producer(transactional_id="t", max_block_ms=1000)
         with pytest.raises(TimedOut, match="init_transactions"):
             await producer.init_transactions()
-        await studio.start_broker()
+        await fixture.start_broker()
         await asyncio.sleep(30)
-        with pytest.raises(InvalidState, match="init_transactions is not known yet"):
+        with pytest.raises(InvalidState, match="the result of init_transactions is not known yet"):
             await producer.begin_transaction()
         await producer.init_transactions()
         await producer.begin_transaction()
         await producer.commit_transaction()
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_transaction_that_takes_too_long_is_fenced() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, transaction_timeout_ms=5000)
+def test_transaction_longer_than_its_timeout_is_fenced() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, transaction_timeout_ms=5000)
         await producer.begin_transaction()
         for delivery in await send(producer, b"late"):
             await delivery
         await asyncio.sleep(60)
-        with pytest.raises(ProducerFenced, match=r"took longer than transaction\.timeout\.ms"):
+        with pytest.raises(ProducerFenced, match=r"exceeded transaction\.timeout\.ms"):
             await producer.commit_transaction()
-        assert await committed(studio) == []
+        assert await committed(fixture) == []
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_timeout_that_the_broker_does_not_grant_is_told_at_once() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = studio.producer(transactional_id="t", transaction_timeout_ms=60_000)
+def test_transaction_timeout_above_the_broker_maximum_fails() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = fixture.producer(transactional_id="t", transaction_timeout_ms=60_000)
         with pytest.raises(ClientError, match=r"transaction\.max\.timeout\.ms"):
             await producer.init_transactions()
 
-    play(scenario, transaction_max_timeout_ms="10000")
+    run_with_topic(scenario, transaction_max_timeout_ms="10000")
 
 
 @pytest.mark.parametrize("group", ["g", GroupMetadata("g")])
-def test_offsets_count_with_the_transaction(group: GroupMetadata | str) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_offsets_are_committed_with_the_transaction(group: GroupMetadata | str) -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         await producer.begin_transaction()
         offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(42, "note")}
         await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
-        assert await committed_offset(studio, "g") == 42
+        assert await committed_offset(fixture, "g") == 42
         await producer.begin_transaction()
         await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): OffsetAndMetadata(50)}, group)
         await producer.abort_transaction()
-        assert await committed_offset(studio, "g") == 42
+        assert await committed_offset(fixture, "g") == 42
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_offsets_of_a_member_that_the_group_does_not_know_fail_the_transaction_only() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_offsets_of_an_unknown_member_fail_the_transaction_only() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         await producer.begin_transaction()
         offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(42)}
-        with pytest.raises(CommitFailed, match="the group has gone on without this consumer"):
+        with pytest.raises(CommitFailed, match="the consumer is no longer a member of the group"):
             await producer.send_offsets_to_transaction(offsets, GroupMetadata("g", 3, "nobody"))
         with pytest.raises(InvalidState, match="call abort_transaction"):
             await producer.commit_transaction()
@@ -299,14 +304,14 @@ def test_offsets_of_a_member_that_the_group_does_not_know_fail_the_transaction_o
         await producer.begin_transaction()
         await producer.send_offsets_to_transaction(offsets, "g")
         await producer.commit_transaction()
-        assert await committed_offset(studio, "g") == 42
+        assert await committed_offset(fixture, "g") == 42
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_record_that_cannot_be_taken_fails_the_transaction_only() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, max_request_size=1000)
+def test_rejected_record_fails_the_transaction_only() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, max_request_size=1000)
         await producer.begin_transaction()
         await send(producer, b"small")
         with pytest.raises(RecordTooLarge):
@@ -317,15 +322,15 @@ def test_a_record_that_cannot_be_taken_fails_the_transaction_only() -> None:
         await producer.begin_transaction()
         await send(producer, b"fits")
         await producer.commit_transaction()
-        assert await committed(studio) == [b"fits"]
+        assert await committed(fixture) == [b"fits"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_record_that_the_broker_refuses_fails_the_transaction_only() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create("small", max_message_bytes="500")
-        producer = await ready(studio)
+def test_record_rejected_by_the_broker_fails_the_transaction_only() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create("small", max_message_bytes="500")
+        producer = await ready(fixture)
         await producer.begin_transaction()
         refused = await producer.send("small", bytes(1000))
         with pytest.raises(RecordTooLarge):
@@ -336,49 +341,49 @@ def test_a_record_that_the_broker_refuses_fails_the_transaction_only() -> None:
         await producer.begin_transaction()
         await send(producer, b"fine")
         await producer.commit_transaction()
-        assert await committed(studio) == [b"fine"]
+        assert await committed(fixture) == [b"fine"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_close_aborts_what_is_open() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio)
+def test_close_aborts_an_open_transaction() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture)
         await producer.begin_transaction()
         for delivery in await send(producer, b"never"):
             await delivery
         await producer.close()
-        plain = studio.producer()
+        plain = fixture.producer()
         await (await plain.send(TOPIC, b"readable", partition=0))
-        assert await committed(studio) == [b"readable"]
+        assert await committed(fixture) == [b"readable"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_a_close_lets_a_commit_that_timed_out_come_to_its_end() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        producer = await ready(studio, max_block_ms=1000)
+def test_close_completes_a_timed_out_commit() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        producer = await ready(fixture, max_block_ms=1000)
         await producer.begin_transaction()
         await send(producer, b"one")
         await producer.flush()
-        await studio.stop_broker()
+        await fixture.stop_broker()
         with pytest.raises(TimedOut):
             await producer.commit_transaction()
         closing = asyncio.get_running_loop().create_task(producer.close())
         await asyncio.sleep(5)
-        await studio.start_broker()
+        await fixture.start_broker()
         await closing
-        assert await committed(studio) == [b"one"]
+        assert await committed(fixture) == [b"one"]
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-def test_calls_make_sense_in_their_order_only() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        plain = studio.producer()
+def test_calls_in_the_wrong_order_are_rejected() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        plain = fixture.producer()
         with pytest.raises(InvalidState, match=r"transactional\.id"):
             await plain.init_transactions()
-        producer = studio.producer(transactional_id="t")
+        producer = fixture.producer(transactional_id="t")
         with pytest.raises(InvalidState, match="call init_transactions"):
             await producer.begin_transaction()
         with pytest.raises(InvalidState, match="call init_transactions, then begin_transaction"):
@@ -392,27 +397,27 @@ def test_calls_make_sense_in_their_order_only() -> None:
         with pytest.raises(InvalidState, match="call begin_transaction first"):
             await producer.send(TOPIC, b"v", partition=0)
 
-    play(scenario)
+    run_with_topic(scenario)
 
 
-async def _transact(studio: ProducerFixture, producer: Producer, number: int, trouble: str) -> bool | None:
-    """One transaction with trouble in its midst; whether it was committed, None if nobody knows."""
+async def _transact(fixture: ProducerFixture, producer: Producer, number: int, failure: str) -> bool | None:
+    """Run one transaction with a failure; return whether it was committed."""
     await producer.begin_transaction()
     await send(producer, b"%d a" % number, partition=number % 2)
-    if trouble == "cut":
-        studio.cut_connections()
-    elif trouble == "restart":
-        await studio.stop_broker()
+    if failure == "cut":
+        fixture.cut_connections()
+    elif failure == "restart":
+        await fixture.stop_broker()
         await asyncio.sleep(number)
-        await studio.start_broker()
+        await fixture.start_broker()
     await send(producer, b"%d b" % number, partition=number % 2)
-    if trouble == "abort":
+    if failure == "abort":
         await producer.abort_transaction()
         return False
     ending = asyncio.get_running_loop().create_task(producer.commit_transaction())
     await asyncio.sleep(0.001 * (number % 5))
-    if trouble == "cut late":
-        studio.cut_connections()
+    if failure == "cut late":
+        fixture.cut_connections()
     await ending
     return True
 
@@ -422,29 +427,29 @@ async def _transact(studio: ProducerFixture, producer: Producer, number: int, tr
     st.lists(st.sampled_from(["none", "cut", "cut late", "restart", "abort"]), min_size=1, max_size=8),
     st.integers(0, 50),
 )
-def test_transactions_are_whole_or_not_there_whatever_breaks(troubles: list[str], seed: int) -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        await studio.create(TOPIC, 2)
-        producer = await ready(studio)
+def test_transactions_are_atomic_under_failures(failures: list[str], seed: int) -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        await fixture.create(TOPIC, 2)
+        producer = await ready(fixture)
         expected: list[list[bytes]] = [[], []]
-        for number, trouble in enumerate(troubles):
-            if await _transact(studio, producer, number, trouble):
+        for number, failure in enumerate(failures):
+            if await _transact(fixture, producer, number, failure):
                 expected[number % 2] += [b"%d a" % number, b"%d b" % number]
         await producer.close()
-        assert [await committed(studio, partition) for partition in (0, 1)] == expected
+        assert [await committed(fixture, partition) for partition in (0, 1)] == expected
 
     run_with_producer(scenario, SETTINGS, seed=seed, delay_max_ms=3)
 
 
-def test_error_codes_reach_the_program() -> None:
-    async def scenario(studio: ProducerFixture) -> None:
-        first = await ready(studio)
-        await ready(studio)
+def test_fencing_has_the_producer_fenced_error_code() -> None:
+    async def scenario(fixture: ProducerFixture) -> None:
+        first = await ready(fixture)
+        await ready(fixture)
         await first.begin_transaction()
         await send(first, b"v")
-        with pytest.raises(ProducerFenced) as refused:
+        with pytest.raises(ProducerFenced) as raised:
             await first.commit_transaction()
-        assert refused.value.code is ErrorCode.PRODUCER_FENCED
-        assert not refused.value.retriable
+        assert raised.value.code is ErrorCode.PRODUCER_FENCED
+        assert not raised.value.retriable
 
-    play(scenario)
+    run_with_topic(scenario)
