@@ -152,7 +152,7 @@ CLIENT_PLANTS: list[Plant] = [
         "        start = end\n",
         "        start = end + 1\n",
         (
-            "unit/spark/source/test_range_planner.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",
+            "unit/spark/source/test_range_planner.py::test_every_offset_is_planned_once_in_a_deterministic_order",
         ),
     ),
     Plant(
@@ -161,15 +161,15 @@ CLIENT_PLANTS: list[Plant] = [
         "        for partition in sorted(end)\n",
         "        for partition in end\n",
         (
-            "unit/spark/source/test_range_planner.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",
+            "unit/spark/source/test_range_planner.py::test_every_offset_is_planned_once_in_a_deterministic_order",
         ),
     ),
     Plant(
         "two attempts at one batch add it once",
         f"{SPARK}/delta/sink/commits.py",
-        "    return seen is not None and seen >= application.version",
+        "    return committed_version is not None and committed_version >= app_transaction.version",
         "    return False",
-        ("unit/spark/delta/sink/test_writer.py::test_two_attempts_at_one_batch_add_it_once",),
+        ("unit/spark/delta/sink/test_writer.py::test_concurrent_attempts_at_a_batch_add_it_once",),
     ),
     Plant(
         "a replay whose markers may be gone is refused",
@@ -177,26 +177,26 @@ CLIENT_PLANTS: list[Plant] = [
         "return now_ms - batch_time_ms <= kept_ms * (1 - _MARGIN_SHARE)",
         "return True",
         (
-            "unit/pipelines/run/test_supervisor.py::test_an_unfinished_batch_whose_markers_may_be_forgotten_is_not_played_again",
+            "unit/pipelines/run/test_supervisor.py::test_unfinished_batch_with_expired_markers_is_not_replayed",
         ),
     ),
     Plant(
         "others are fenced before the marker is read",
         f"{SPARK}/sink/transactional_writer.py",
-        "        held.producer.init_transactions()\n        marker_topics.ensure(options, afresh=has_no_markers)\n        held.marker = read_marker(options, unit.key)\n",
-        "        marker_topics.ensure(options, afresh=has_no_markers)\n        held.marker = read_marker(options, unit.key)\n        held.producer.init_transactions()\n",
+        "        pooled.producer.init_transactions()\n        marker_topics.ensure(options, recheck=has_no_markers)\n        pooled.marker = read_marker(options, unit.key)\n",
+        "        marker_topics.ensure(options, recheck=has_no_markers)\n        pooled.marker = read_marker(options, unit.key)\n        pooled.producer.init_transactions()\n",
         (
-            "unit/spark/sink/test_transactional_writer.py::test_others_are_fenced_before_the_marker_is_read_and_rows_are_committed_with_theirs",
+            "unit/spark/sink/test_transactional_writer.py::test_takeover_fences_before_reading_the_marker_and_commits_rows_with_it",
         ),
     ),
     Plant(
         "rows and marker are in one transaction",
         f"{SPARK}/sink/transactional_writer.py",
-        "        _send_marker(held.producer, options, unit, held.marker)\n        if opened is None:\n            held.producer.commit_transaction()\n",
-        "        if opened is None:\n            held.producer.commit_transaction()\n        _send_marker(held.producer, options, unit, held.marker)\n",
+        "        _send_marker(pooled.producer, options, unit, pooled.marker)\n        if open_transaction is None:\n            pooled.producer.commit_transaction()\n",
+        "        if open_transaction is None:\n            pooled.producer.commit_transaction()\n        _send_marker(pooled.producer, options, unit, pooled.marker)\n",
         (
-            "unit/spark/sink/test_transactional_writer.py::test_others_are_fenced_before_the_marker_is_read_and_rows_are_committed_with_theirs",
-            "spark/sink/test_transactions.py::test_rows_and_marker_become_visible_together",
+            "unit/spark/sink/test_transactional_writer.py::test_takeover_fences_before_reading_the_marker_and_commits_rows_with_it",
+            "spark/sink/test_transactions.py::test_rows_and_marker_become_visible_atomically",
         ),
     ),
     Plant(
@@ -204,9 +204,7 @@ CLIENT_PLANTS: list[Plant] = [
         f"{SPARK}/sink/markers.py",
         "        return batch_id < self.next_batch\n",
         "        return batch_id + 1 < self.next_batch\n",
-        (
-            "unit/spark/sink/test_transactional_writer.py::test_a_batch_that_is_written_already_is_read_to_its_end_and_not_written",
-        ),
+        ("unit/spark/sink/test_transactional_writer.py::test_written_batch_is_consumed_and_skipped",),
     ),
     Plant(
         "a replay dealt otherwise is refused",
@@ -214,18 +212,16 @@ CLIENT_PLANTS: list[Plant] = [
         "    if marker.next_batch != batch_id + 1 or marker.rows_count in {None, rows_count}:\n        return\n",
         "    return\n",
         (
-            "unit/spark/sink/test_transactional_writer.py::test_a_batch_that_is_written_with_other_rows_is_refused",
-            "spark/sink/test_transactions.py::test_a_batch_that_comes_again_dealt_otherwise_is_refused",
+            "unit/spark/sink/test_transactional_writer.py::test_replay_with_another_row_count_raises_replay_mismatch",
+            "spark/sink/test_transactions.py::test_replay_with_other_rows_is_rejected",
         ),
     ),
     Plant(
         "a marker that was lost is missed",
         f"{SPARK}/sink/transactional_writer.py",
-        "        raise markers_lost(key, options.marker_topic)",
+        "        raise markers_lost_error(key, options.marker_topic)",
         "        pass",
-        (
-            "unit/spark/sink/test_transactional_writer.py::test_markers_that_are_gone_are_missed_before_the_id_is_taken_over",
-        ),
+        ("unit/spark/sink/test_transactional_writer.py::test_lost_markers_are_detected_before_the_takeover",),
     ),
     Plant(
         "what waits to be read is bounded",
@@ -237,18 +233,16 @@ CLIENT_PLANTS: list[Plant] = [
     Plant(
         "a Delta checkpoint that went back in time is refused",
         f"{SPARK}/delta/sink/commits.py",
-        "    if seen is not None and seen > application.version:",
+        "    if committed_version is not None and committed_version > app_transaction.version:",
         "    if False:",
-        ("unit/spark/delta/sink/test_writer.py::test_a_checkpoint_that_went_back_in_time_is_refused",),
+        ("unit/spark/delta/sink/test_writer.py::test_stale_checkpoint_is_rejected",),
     ),
     Plant(
         "only batches of an exactly-once topic can be too old",
         "src/odradek/pipelines/query/marker_retention.py",
         '    if spec.sink.type != "topic" or spec.sink.guarantee != "exactly_once":\n        return\n',
         "",
-        (
-            "unit/pipelines/run/test_supervisor.py::test_only_an_unfinished_batch_of_an_exactly_once_topic_can_be_too_old",
-        ),
+        ("unit/pipelines/run/test_supervisor.py::test_marker_retention_applies_to_exactly_once_topics_only",),
     ),
     Plant(
         "close calls back for all commits",

@@ -1,4 +1,4 @@
-"""One local Spark and one broker for all tests of this folder: a session takes six seconds to start."""
+"""A local Spark session and a broker shared by all tests: a session takes six seconds to start."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["bootstrap", "broker", "spark", "start_broker", "topic"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two processes: one holds the session that most tests share, the other what starts its own."""
+    """Group tests for two processes: those that share the session, and the others."""
     for item in items:
-        shares = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("shared session" if shares else "their own"))
+        shares_session = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("shared session" if shares_session else "own session"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _java() -> None:
-    """Tests need no more of a machine than users do: where there is no Java, one is provided."""
+    """Provide Java if there is none, as for users."""
     os.environ.update(java_variables(os.environ))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two task slots, without a web interface, with all its files in a temporary directory."""
+    """Start a session with two task slots, without UI, and with its files in a temporary directory."""
     directory = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -55,5 +55,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """A checkpoint directory no other test uses."""
+    """Return a checkpoint location for this test."""
     return str(tmp_path / "checkpoint")

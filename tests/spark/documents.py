@@ -1,8 +1,8 @@
-"""Pages about Spark as programs: their blocks, in order, each with what it must print.
+"""Execution of the examples in the documentation of Spark.
 
-``python`` blocks run in the session of the tests and share their names; ``toml`` and ``sql`` blocks are files
-named by their first line; ``sh`` blocks are commands of ours, a line each. A ``text`` block right behind
-``python`` or ``sh`` is what that prints. Fences without a name are not run.
+``python`` blocks run in the shared session and share their names; ``toml`` and ``sql`` blocks are files named
+by their first line; ``sh`` blocks are odradek commands, one per line. A ``text`` block right after ``python``
+or ``sh`` is its expected output. Fences without a name are not run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ADDRESS = "127.0.0.1:9092"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"\n```text\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"(?:#|--) ([\w.]+)\n")
-PLACES = re.compile(r'"((?:lake|tables|checkpoints)/)')
-"""Python processes of Spark do not share our working directory, so relative paths are made whole."""
+RELATIVE_PATHS = re.compile(r'"((?:lake|tables|checkpoints)/)')
+"""Relative paths are made absolute, because Spark's Python processes have another working directory."""
 
 
 class Block(NamedTuple):
@@ -37,19 +37,19 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All named blocks of a page but those that show what another one prints."""
+    """Return all named blocks of a page, except expected output."""
     text = page.read_text(encoding="utf-8")
-    found = []
+    blocks = []
     for fence in FENCE.finditer(text):
         shown = PRINTED.match(text, fence.end())
         line = text.count("\n", 0, fence.start()) + 1
         if fence[1] != "text":
-            found.append(Block(fence[1], fence[2], shown[1] if shown else None, line))
-    return found
+            blocks.append(Block(fence[1], fence[2], shown[1] if shown else None, line))
+    return blocks
 
 
 class PageRun:
-    """One page, run in a directory of its own."""
+    """Runs one page in its own directory."""
 
     def __init__(self, directory: Path, bootstrap: str, names: dict[str, Any]) -> None:
         self._directory = directory
@@ -57,7 +57,7 @@ class PageRun:
         self._names = names
 
     def run(self, block: Block) -> str:
-        """What the block printed; raises what it raised."""
+        """Run a block; return its output."""
         return {"python": self._python, "toml": self._file, "sql": self._file, "sh": self._commands}[
             block.kind
         ](block.text.replace(ADDRESS, self._bootstrap))
@@ -65,13 +65,13 @@ class PageRun:
     def _python(self, text: str) -> str:
         printed = io.StringIO()
         with redirect_stdout(printed):
-            exec(PLACES.sub(rf'"{self._directory}/\1', text), self._names)
-        # Tables of Spark end with spaces that editors would take from a page.
+            exec(RELATIVE_PATHS.sub(rf'"{self._directory}/\1', text), self._names)
+        # Spark's tables have trailing spaces, which editors remove from a page.
         return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().rstrip().splitlines())
 
     def _file(self, text: str) -> str:
         name = FILE_NAME.match(text)
-        assert name is not None, "the first line of a file is a comment with its name"
+        assert name is not None, "the first line of a file must be a comment with its name"
         (self._directory / name[1]).write_text(text, encoding="utf-8")
         return ""
 
@@ -80,9 +80,9 @@ class PageRun:
         for line in text.splitlines():
             program, *arguments = shlex.split(line)
             assert program == "odradek", line
-            done = CliRunner().invoke(app, arguments, env={"ODRADEK_BOOTSTRAP": self._bootstrap})
-            assert done.exit_code == 0, f"{line}\n{done.output}"
-            printed += done.stdout
+            result = CliRunner().invoke(app, arguments, env={"ODRADEK_BOOTSTRAP": self._bootstrap})
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            printed += result.stdout
             self._point_files_at_broker()
         return printed
 

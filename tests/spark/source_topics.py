@@ -1,4 +1,4 @@
-"""Topics for tests of the source, and queries over them."""
+"""Helpers for tests of the source: topics, and queries over them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
         admin.create_topics([NewTopic(topic, partitions=partitions)])
 
 
-def remake_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+def recreate_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.delete_topics([topic])
         admin.create_topics([NewTopic(topic, partitions=partitions)])
@@ -53,38 +53,38 @@ def stream(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
 
 
 def values_of(frame: DataFrame) -> list[str]:
-    """The values as texts, sorted by topic, partition and offset."""
+    """Return the values as strings, sorted by topic, partition and offset."""
     rows = frame.orderBy("topic", "partition", "offset").selectExpr("string(value) AS text").collect()
     return [row.text for row in rows]
 
 
-class Sunk:
-    """A query into Parquet files, and what has arrived there: it may be stopped and started again."""
+class ParquetQuery:
+    """A restartable query into Parquet files."""
 
     def __init__(self, frame: DataFrame, checkpoint: str) -> None:
         self._writer = (
             frame.selectExpr("string(value) AS text")
             .writeStream.format("parquet")
             .option("checkpointLocation", checkpoint)
-            .option("path", str(Path(checkpoint).parent / "sunk"))
+            .option("path", str(Path(checkpoint).parent / "parquet"))
         )
         self._spark = frame.sparkSession
-        self._place = Path(checkpoint).parent / "sunk"
+        self._directory = Path(checkpoint).parent / "parquet"
 
     def start(self) -> StreamingQuery:
         return self._writer.trigger(processingTime="100 milliseconds").start()
 
     def run_once(self) -> StreamingQuery:
-        """Read what is there now, and end."""
+        """Process all available records, and end."""
         query = self._writer.trigger(availableNow=True).start()
         assert query.awaitTermination(100)
         return query
 
     def texts(self) -> list[str]:
-        """What has arrived, sorted."""
-        if not list(self._place.glob("*.parquet")):
+        """Return the written values, sorted."""
+        if not list(self._directory.glob("*.parquet")):
             return []
-        frame = self._spark.read.schema("text string").parquet(str(self._place))
+        frame = self._spark.read.schema("text string").parquet(str(self._directory))
         return sorted(row.text for row in frame.collect())
 
 

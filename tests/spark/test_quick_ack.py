@@ -1,4 +1,4 @@
-"""Sockets that answer at once when an object of ours comes through them."""
+"""Immediate acknowledgement on sockets when one of our objects is unpickled."""
 
 from __future__ import annotations
 
@@ -20,86 +20,86 @@ from odradek.spark.source.stream_reader import TopicStreamReader
 from odradek.spark.worker import quick_ack
 from odradek.spark.worker.quick_ack import QuickAckOnUnpickle
 
-on_linux = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be told so")
+on_linux = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="requires TCP_QUICKACK (Linux)")
 
-SENT = (
+PICKLED = (
     *(TopicReader, TopicStreamReader, TableReader, TableStreamReader),
     *(BatchWriter, StreamWriter, TransactionalBatchWriter, TransactionalStreamWriter),
     *(TableBatchWriter, TableStreamWriter),
 )
 
 
-class Letter(QuickAckOnUnpickle):
-    def __init__(self, words: str) -> None:
-        self.words = words
+class Message(QuickAckOnUnpickle):
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 @pytest.fixture
-def lazy_socket() -> Iterator[socket.socket]:
-    """A connection that waits with what it has to acknowledge."""
+def delayed_socket() -> Iterator[socket.socket]:
+    """Open a connection with delayed acknowledgements."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as found,
+        socket.create_connection(server.getsockname()) as connection,
         server.accept()[0],
     ):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-        assert not answers_at_once(found)
-        yield found
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert not is_quick_ack(connection)
+        yield connection
 
 
-def answers_at_once(found: socket.socket) -> bool:
-    return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+def is_quick_ack(connection: socket.socket) -> bool:
+    return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
 
 
-def arrive() -> None:
-    assert pickle.loads(pickle.dumps(Letter("odradek"))).words == "odradek"
-
-
-@on_linux
-def test_a_socket_answers_at_once_when_a_function_has_come(lazy_socket: socket.socket) -> None:
-    arrive()
-    assert answers_at_once(lazy_socket)
+def unpickle() -> None:
+    assert pickle.loads(pickle.dumps(Message("odradek"))).text == "odradek"
 
 
 @on_linux
-def test_nothing_else_of_the_process_is_changed(lazy_socket: socket.socket) -> None:
-    # Other kinds of descriptors are passed by, and none is left open.
-    reading, writing = os.pipe()
-    one, other = socket.socketpair()
+def test_socket_acknowledges_when_a_function_is_unpickled(delayed_socket: socket.socket) -> None:
+    unpickle()
+    assert is_quick_ack(delayed_socket)
+
+
+@on_linux
+def test_other_descriptors_are_unchanged(delayed_socket: socket.socket) -> None:
+    # Other kinds of descriptors are skipped, and none is left open.
+    read_fd, write_fd = os.pipe()
+    first, second = socket.socketpair()
     before = sorted(os.listdir("/proc/self/fd"))
     try:
-        arrive()
+        unpickle()
         assert sorted(os.listdir("/proc/self/fd")) == before
-        assert os.get_blocking(lazy_socket.fileno())
-        assert answers_at_once(lazy_socket)
+        assert os.get_blocking(delayed_socket.fileno())
+        assert is_quick_ack(delayed_socket)
     finally:
-        os.close(reading)
-        os.close(writing)
-        one.close()
-        other.close()
+        os.close(read_fd)
+        os.close(write_fd)
+        first.close()
+        second.close()
 
 
 @on_linux
-def test_sockets_still_wait_where_the_process_has_a_timeout_for_all(lazy_socket: socket.socket) -> None:
+def test_sockets_stay_blocking_with_a_default_timeout(delayed_socket: socket.socket) -> None:
     socket.setdefaulttimeout(5)
     try:
-        arrive()
+        unpickle()
     finally:
         socket.setdefaulttimeout(None)
-    assert os.get_blocking(lazy_socket.fileno())
+    assert os.get_blocking(delayed_socket.fileno())
 
 
 @on_linux
-def test_objects_arrive_where_descriptors_cannot_be_listed(
-    lazy_socket: socket.socket, monkeypatch: pytest.MonkeyPatch
+def test_unpickling_works_without_proc(
+    delayed_socket: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quick_ack, "_DESCRIPTORS", "/nowhere/fd")
-    arrive()
-    assert not answers_at_once(lazy_socket)
+    unpickle()
+    assert not is_quick_ack(delayed_socket)
 
 
 @pytest.mark.parametrize(
-    "kind", SENT, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}-{kind.__name__}"
+    "kind", PICKLED, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}-{kind.__name__}"
 )
-def test_all_that_spark_sends_to_workers_does_so(kind: type) -> None:
+def test_all_readers_and_writers_acknowledge(kind: type) -> None:
     assert kind.__mro__[1] is QuickAckOnUnpickle

@@ -1,4 +1,4 @@
-"""Spark finds the data sources by itself."""
+"""Discovery of the data sources by Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,5 @@ from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("name", ["odradek", "odradek_delta"])
-def test_the_formats_are_known_without_a_word_of_the_user(spark: SparkSession, name: str) -> None:
-    found = spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name)
-    assert found
+def test_formats_are_discovered_by_spark(spark: SparkSession, name: str) -> None:
+    assert spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name)

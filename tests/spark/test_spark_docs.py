@@ -1,4 +1,4 @@
-"""Every example of the pages about Spark runs and prints what is shown, and their tables name all options."""
+"""Examples of the documentation of Spark print their expected output, and its tables list all options."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_the_examples_of_a_page_print_what_is_shown(
     page: Path, spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_here(spec: Spec, *, once: bool, **_: object) -> int:
-        """A driver of its own would cost a Java for each command."""
-        assert once, "a run of an example must end"
+        """Run in the shared session, because a driver process starts its own Java."""
+        assert once, "the run of an example must end"
         query = sinks.start_query(driver.outgoing_frame(spark, spec, streaming=True), spec, once=True)
         assert query.awaitTermination(SECONDS_MAX), "the query did not end"
         return 0
@@ -45,11 +45,11 @@ def test_the_examples_of_a_page_print_what_is_shown(
     assert blocks
     printed = {f"{page.name}:{block.line}": run.run(block) for block in blocks}
     shown = {f"{page.name}:{block.line}": block.printed for block in blocks if block.printed is not None}
-    assert {place: printed[place] for place in shown} == shown
+    assert {location: printed[location] for location in shown} == shown
 
 
 def names_in_table(page: Path, heading: str, column: int = 0) -> set[str]:
-    """Names in backquotes in a column of the tables whose heading begins so."""
+    """Return the names in backquotes in a column of the tables with this heading."""
     names: set[str] = set()
     is_inside = False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -61,7 +61,7 @@ def names_in_table(page: Path, heading: str, column: int = 0) -> set[str]:
 
 
 def section(page: Path, title: str, tmp_path: Path) -> Path:
-    """A part of a page as a page."""
+    """Write a section of a page to a page of its own."""
     part = re.split(
         r"^##+ ", page.read_text(encoding="utf-8").partition(f"# {title}\n")[2], flags=re.MULTILINE
     )[0]
@@ -70,15 +70,15 @@ def section(page: Path, title: str, tmp_path: Path) -> Path:
     return cut
 
 
-def test_the_guide_names_all_options_of_source_and_sink(tmp_path: Path) -> None:
+def test_guide_lists_all_options_of_source_and_sink(tmp_path: Path) -> None:
     source = names_in_table(section(GUIDE, "Options of the source", tmp_path), "option")
     clients = {"kafka.bootstrap.servers", "kafka.group.id"}
-    assert source == {*names.NAMES.values(), *clients}
+    assert source == {*names.OPTION_NAMES.values(), *clients}
     sink = names_in_table(section(GUIDE, "Options of the sink", tmp_path), "option")
     assert sink == {*sink_options._OWN_NAMES, "kafka.bootstrap.servers"}
 
 
-def test_the_page_of_delta_names_all_options() -> None:
+def test_delta_page_lists_all_options() -> None:
     sink = names_in_table(DELTA, "option of the sink")
     assert sink >= set(delta_options._SINK)
     source = names_in_table(DELTA, "option of the source")
@@ -86,25 +86,25 @@ def test_the_page_of_delta_names_all_options() -> None:
     assert source | of_batches == set(delta_options._SOURCE)
 
 
-def test_the_guide_names_all_keys_of_a_pipelines_file() -> None:
-    source = {one.name for one in fields(Source)} - {"start_offsets"}
+def test_guide_lists_all_keys_of_a_pipeline_file() -> None:
+    source = {field.name for field in fields(Source)} - {"start_offsets"}
     assert names_in_table(GUIDE, "`[source]`") - {"orders"} >= source
-    assert {one.name for one in fields(Sink)} <= names_in_table(GUIDE, "`[sink]`")
+    assert {field.name for field in fields(Sink)} <= names_in_table(GUIDE, "`[sink]`")
 
 
-def test_the_guide_names_all_commands_of_pipelines() -> None:
+def test_guide_lists_all_pipeline_commands() -> None:
     group: Any = typer.main.get_command(pipeline.app)
-    named = re.findall(r"`(\w+) (?:FILE|\[KIND)", GUIDE.read_text(encoding="utf-8"))
-    assert set(named) == set(group.commands)
+    listed = re.findall(r"`(\w+) (?:FILE|\[KIND)", GUIDE.read_text(encoding="utf-8"))
+    assert set(listed) == set(group.commands)
 
 
-def test_metrics_of_the_guide_are_there(tmp_path: Path) -> None:
+def test_guide_lists_existing_metrics(tmp_path: Path) -> None:
     text = section(GUIDE, "Metrics", tmp_path).read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", text)) - {"metrics_port"}
-    assert named - {PREFIX.rstrip("_"), PREFIX} <= {one.name for one in METRICS}
-    assert len(named) > 10
+    listed = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", text)) - {"metrics_port"}
+    assert listed - {PREFIX.rstrip("_"), PREFIX} <= {metric.name for metric in METRICS}
+    assert len(listed) > 10
 
 
-def test_the_page_about_migration_names_all_options_of_sparks_own_source() -> None:
-    named = names_in_table(MIGRATION, "option")
-    assert set(names._SPARKS) <= named
+def test_migration_page_lists_all_options_of_sparks_own_source() -> None:
+    listed = names_in_table(MIGRATION, "option")
+    assert set(names._SPARK_NAMES) <= listed

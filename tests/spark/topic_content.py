@@ -1,4 +1,4 @@
-"""What is in a topic, for tests that compare it with what was written."""
+"""Helpers to read the committed records of a topic."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ def make_topic(bootstrap: str, name: str, partitions_count: int = 1) -> None:
 
 
 def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
-    """All records that a reader of committed ones is given, partition by partition."""
+    """Return all committed records, by partition and offset."""
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        places = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
-        consumer.assign(places)
+        partitions = [TopicPartition(topic, info.partition) for info in consumer.partitions_for(topic)]
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(places)
-        found: list[ConsumerRecord] = []
-        while any(consumer.position(place) < ends[place] for place in places):
-            found += consumer.poll(timeout_s=1)
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+        ends = consumer.end_offsets(partitions)
+        records: list[ConsumerRecord] = []
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            records += consumer.poll(timeout_s=1)
+    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def committed_values(bootstrap: str, topic: str) -> list[bytes]:
-    """The values of all committed records, sorted."""
+    """Return the values of all committed records, sorted."""
     return sorted(record.value for record in committed_records(bootstrap, topic))

@@ -1,1 +1,1 @@
-"""Pipelines that run on Spark, each described by one file."""
+"""Pipelines on Spark, each described by one TOML file."""

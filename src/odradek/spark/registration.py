@@ -1,4 +1,4 @@
-"""A session made ready by hand: where Spark does not find the formats by itself, and for exactly once."""
+"""Registration of the data sources with a session, and the configuration for exactly-once writes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ if TYPE_CHECKING:
 
 
 def enable(spark: SparkSession) -> None:
-    """Register both formats with a session, and set what ``guarantee=exactly_once`` needs.
+    """Register both formats with a session, and set what ``guarantee=exactly_once`` requires.
 
-    Raises ``ExactlyOnceUnsupported`` if Spark was started with speculation, which cannot be switched off
-    later.
+    Raise ExactlyOnceUnsupported if Spark was started with speculation, which cannot be disabled later.
     """
     from odradek.spark.delta.delta_source import DeltaSource
     from odradek.spark.sink.exactly_once_settings import STATELESS_ADAPTIVE, check_exactly_once_settings
     from odradek.spark.topic_source import TopicSource
 
-    with _environment_for_many_threads(spark):
+    with _thread_safe_environment(spark):
         for source in (TopicSource, DeltaSource):
             spark.dataSource.register(source)
     spark.conf.set(STATELESS_ADAPTIVE, "false")
@@ -28,22 +27,22 @@ def enable(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _environment_for_many_threads(spark: SparkSession) -> Iterator[None]:
-    """Let functions made within keep their environment in a map that threads may share.
+def _thread_safe_environment(spark: SparkSession) -> Iterator[None]:
+    """Give functions created within the context a thread-safe environment map.
 
-    Each query puts variables into the environment of the source it reads, on a thread of its own, and all
-    queries of a session share that map and send it along with their tasks. Two that start at once can leave
-    a plain HashMap with a wrong size: no task of any query can be read from then on (OptionalDataException).
+    Each query puts variables into the environment of its source, on its own thread. All queries of a session
+    share that map and serialize it with their tasks. Two queries that start concurrently can leave a original
+    HashMap with a wrong size, and then no task of any query can be deserialized (OptionalDataException).
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is None:
-        # Spark Connect: the functions are made on the server.
+        # Spark Connect creates the functions on the server.
         yield
         return
     context = spark.sparkContext
-    plain = context.environment
-    context.environment = jvm.java.util.concurrent.ConcurrentHashMap(plain)
+    original = context.environment
+    context.environment = jvm.java.util.concurrent.ConcurrentHashMap(original)
     try:
         yield
     finally:
-        context.environment = plain
+        context.environment = original

@@ -1,4 +1,4 @@
-"""``format("odradek")``: topics as a data source of Spark."""
+"""``format("odradek")``: the Spark DataSource for topics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class TopicSource(DataSource):
-    """Topics, read and written with the options and columns of Spark's own Kafka source.
+    """DataSource with the options and columns of Spark's own Kafka source and sink.
 
-    Modules are imported when they are needed: Spark imports this one in every session, used or not.
+    Other modules are imported on use: Spark imports this one in every session.
     """
 
     @classmethod
@@ -27,28 +27,28 @@ class TopicSource(DataSource):
         return "odradek"
 
     def schema(self) -> StructType:
-        from odradek.spark.options.source_options import Use, read_source_options
+        from odradek.spark.options.source_options import QueryType, read_source_options
         from odradek.spark.source.schema import source_schema
 
-        return source_schema(read_source_options(self.options, Use.SCHEMA).include_headers)
+        return source_schema(read_source_options(self.options, QueryType.SCHEMA).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from odradek.spark.options.source_options import Use, read_source_options
+        from odradek.spark.options.source_options import QueryType, read_source_options
         from odradek.spark.source.reader import TopicReader
         from odradek.spark.source.schema import check_schema
 
         check_schema(schema)
-        return TopicReader(read_source_options(self.options, Use.BATCH), schema)
+        return TopicReader(read_source_options(self.options, QueryType.BATCH), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from odradek.spark.options.source_options import Use, read_source_options
+        from odradek.spark.options.source_options import QueryType, read_source_options
         from odradek.spark.source.schema import check_schema
         from odradek.spark.source.stream_reader import TopicStreamReader
 
         check_schema(schema)
-        return TopicStreamReader(read_source_options(self.options, Use.STREAM), schema)
+        return TopicStreamReader(read_source_options(self.options, QueryType.STREAM), schema)
 
-    # Spark gives these two arguments by position in one place and by name in another.
+    # Spark passes these two arguments by position in one place and by name in another.
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from odradek.spark.sink.writer import batch_writer

@@ -1,4 +1,4 @@
-"""Delta tables through Spark: what was written is read, as a batch and while the table grows."""
+"""Delta tables through Spark: batch reads, and streams while the table grows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(spark: SparkSession, path: Path, **options: str) -> DataFrame:
     return spark.read.format("odradek_delta").options(**options).load(str(path))
 
 
-def test_what_a_batch_writes_is_read_back_by_us_and_by_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_written_table_is_readable_by_us_and_by_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     spark.range(0, 50, numPartitions=2).createOrReplaceTempView("numbers")
     frame = spark.sql(f"SELECT {EVERY_TYPE} FROM numbers")
@@ -37,15 +37,17 @@ def test_what_a_batch_writes_is_read_back_by_us_and_by_others(spark: SparkSessio
         writer = frame.write.format("odradek_delta").option("partitionBy", "part").option("sinkId", "load-1")
         writer.mode("append").save(str(path))
     expected = sorted(frame.toArrow().to_pylist(), key=lambda row: row["id"])
-    ours = sorted(table(spark, path).select(frame.columns).toArrow().to_pylist(), key=lambda row: row["id"])
-    theirs = DeltaTable(str(path)).to_pyarrow_table(columns=frame.columns).to_pylist()
-    assert ours == expected
-    assert sorted(theirs, key=lambda row: row["id"]) == expected
-    pruned = spark.read.format("odradek_delta").schema("name string, part int").load(str(path))
-    assert pruned.where("part = 1 AND name IS NULL").count() == 8
+    our_rows = sorted(
+        table(spark, path).select(frame.columns).toArrow().to_pylist(), key=lambda row: row["id"]
+    )
+    delta_rs_rows = DeltaTable(str(path)).to_pyarrow_table(columns=frame.columns).to_pylist()
+    assert our_rows == expected
+    assert sorted(delta_rs_rows, key=lambda row: row["id"]) == expected
+    selected = spark.read.format("odradek_delta").schema("name string, part int").load(str(path))
+    assert selected.where("part = 1 AND name IS NULL").count() == 8
 
 
-def test_an_overwrite_replaces_and_older_versions_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
+def test_overwrite_keeps_older_versions_readable(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     for mode, end in (("append", 3), ("overwrite", 5)):
         spark.range(end).write.format("odradek_delta").mode(mode).save(str(path))
@@ -54,7 +56,7 @@ def test_an_overwrite_replaces_and_older_versions_stay_readable(spark: SparkSess
     assert table(spark, path, versionAsOf=str(newest - 1)).count() == 3
 
 
-def test_a_stream_reads_a_table_that_grows_and_is_compacted_every_row_once(
+def test_stream_reads_every_row_once_while_the_table_grows_and_is_compacted(
     spark: SparkSession, tmp_path: Path, checkpoint: str
 ) -> None:
     source, sink = tmp_path / "source", tmp_path / "sink"
@@ -73,33 +75,33 @@ def test_a_stream_reads_a_table_that_grows_and_is_compacted_every_row_once(
     maintenance.vacuum(str(sink), retention_hours=0, dry_run=False)
     write_deltalake(str(source), pa.table({"id": pa.array([4], pa.int64())}), mode="append")
     run()
-    found = pa.table(DeltaTable(str(sink)).scan())["id"].to_pylist()
-    assert Counter(found) == Counter(range(5))
+    ids = pa.table(DeltaTable(str(sink)).scan())["id"].to_pylist()
+    assert Counter(ids) == Counter(range(5))
     offsets = sorted((Path(checkpoint) / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     last = json.loads(offsets[-1].read_text().splitlines()[-1])
     assert last == {"files": 0, "snapshot": False, "version": 6}
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
-        ({"versionAsOf": "soon"}, "versionAsOf is 'soon'"),
+        ({"versionAsOf": "soon"}, "versionAsOf must be an integer >= 0, got 'soon'"),
         ({"partitonBytes": "1"}, "did you mean partitionBytes"),
     ],
 )
-def test_wrong_options_are_told_by_name(
-    spark: SparkSession, tmp_path: Path, options: dict[str, str], words: str
+def test_invalid_delta_options_are_reported_by_name(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=words):
+    with pytest.raises(AnalysisException, match=message):
         table(spark, tmp_path, **options)
 
 
-def test_a_place_without_a_table_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_table_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="is not a Delta table"):
         table(spark, tmp_path)
 
 
-def test_dead_rows_reach_their_topic_and_never_the_table(
+def test_dead_letters_reach_their_topic_and_not_the_table(
     spark: SparkSession, tmp_path: Path, bootstrap: str, topic: str
 ) -> None:
     rows = spark.createDataFrame([(1, None), (2, "{broken"), (3, None)], "id int, bad string")
@@ -122,9 +124,7 @@ def test_dead_rows_reach_their_topic_and_never_the_table(
     assert list(record.headers) == [("dead.reason", b"no JSON")]
 
 
-def test_a_batch_that_does_not_fit_is_refused_before_it_is_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_mismatched_schema_is_rejected_before_writing(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).write.format("odradek_delta").mode("append").save(str(tmp_path / "t"))
     files = sorted(Path(tmp_path, "t").rglob("*"))
     with pytest.raises((AnalysisException, PythonException), match="id is bigint in the table and string"):

@@ -1,4 +1,4 @@
-"""A pipeline for tests: its file, its topic, its checkpoint as Spark writes it, and commands about it."""
+"""A pipeline for tests: its file, its topic, its checkpoint as written by Spark, and its commands."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def moment(at_ms: int) -> str:
-    """A time as commands take it."""
+def iso_time(at_ms: int) -> str:
+    """Return a time in the form of command arguments."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat()
 
 
 class Pipeline:
-    """A pipeline's file, its topic of two partitions, and commands about it."""
+    """A pipeline file, its topic with two partitions, and its commands."""
 
     def __init__(self, directory: Path, bootstrap: str, topic: str) -> None:
         self.directory, self.bootstrap, self.topic = directory, bootstrap, topic
@@ -60,15 +60,15 @@ group = "{self.group}"
         )
 
     def call(self, name: str, *arguments: str, status: int = 0) -> Result:
-        done = CliRunner().invoke(app, ["pipeline", name, str(self.file), *arguments])
-        assert done.exit_code == status, done.output
-        return done
+        result = CliRunner().invoke(app, ["pipeline", name, str(self.file), *arguments])
+        assert result.exit_code == status, result.output
+        return result
 
     def json(self, name: str, *arguments: str, status: int = 0) -> Any:
         return json.loads(self.call(name, *arguments, "--json", status=status).stdout)
 
     def send(self, partition: int, *timestamps_ms: int, transactional_id: str | None = None) -> None:
-        """Records with these timestamps."""
+        """Send records with these timestamps."""
         options = {} if transactional_id is None else {"transactional_id": transactional_id}
         with Producer(bootstrap_servers=self.bootstrap, **options) as producer:
             if transactional_id is not None:
@@ -80,10 +80,12 @@ group = "{self.group}"
                 producer.commit_transaction()
 
     def commit(self, **offsets: int) -> None:
-        """The group's offsets: ``p0=3``."""
-        wanted = {TopicPartition(self.topic, int(name[1:])): offset for name, offset in offsets.items()}
+        """Commit offsets of the group: ``p0=3``."""
+        group_offsets = {
+            TopicPartition(self.topic, int(name[1:])): offset for name, offset in offsets.items()
+        }
         with Admin(bootstrap_servers=self.bootstrap) as admin:
-            admin.alter_group_offsets(self.group, wanted)
+            admin.alter_group_offsets(self.group, group_offsets)
 
     @cached_property
     def other_admin(self) -> AdminClient:
@@ -92,29 +94,34 @@ group = "{self.group}"
     @property
     def committed(self) -> dict[int, int]:
         with Admin(bootstrap_servers=self.bootstrap) as admin:
-            kept = admin.list_group_offsets(self.group)
-        return {one.partition: offset.offset for one, offset in kept.items() if offset is not None}
+            offsets = admin.list_group_offsets(self.group)
+        return {
+            partition.partition: offset.offset for partition, offset in offsets.items() if offset is not None
+        }
 
     def write_batch(self, number: int, ends: dict[str, int], is_done: bool = True) -> None:
-        """A batch as Spark's checkpoint has it."""
+        """Write a batch to the checkpoint as Spark does."""
         (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
         (self.checkpoint / "commits").mkdir(exist_ok=True)
         (self.checkpoint / "metadata").write_text('{"id":"6e0aa411-4bb8-44d8-a25b-7a4a14dc8f62"}')
-        about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": {}})
+        metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": {}})
         offsets = json.dumps({self.topic: ends})
-        (self.checkpoint / "offsets" / str(number)).write_text(f"v1\n{about}\n{offsets}")
+        (self.checkpoint / "offsets" / str(number)).write_text(f"v1\n{metadata}\n{offsets}")
         if is_done:
             (self.checkpoint / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
 def confluent_lag(pipeline: Pipeline) -> dict[int, int]:
-    """Lag by partition, computed with another client."""
+    """Return the lag by partition, computed with another client."""
     admin = pipeline.other_admin
-    asked = confluent_kafka.ConsumerGroupTopicPartitions(pipeline.group)
-    answer = admin.list_consumer_group_offsets([asked])[pipeline.group].result(timeout=60)
-    committed = {one.partition: one.offset for one in answer.topic_partitions}
-    wanted = {
+    request = confluent_kafka.ConsumerGroupTopicPartitions(pipeline.group)
+    response = admin.list_consumer_group_offsets([request])[pipeline.group].result(timeout=60)
+    committed = {partition.partition: partition.offset for partition in response.topic_partitions}
+    specs = {
         confluent_kafka.TopicPartition(pipeline.topic, number): OffsetSpec.latest() for number in committed
     }
-    ends = {one.partition: of.result(timeout=60).offset for one, of in admin.list_offsets(wanted).items()}
+    ends = {
+        partition.partition: future.result(timeout=60).offset
+        for partition, future in admin.list_offsets(specs).items()
+    }
     return {number: ends[number] - committed[number] for number in committed}

@@ -1,4 +1,4 @@
-"""Commands about pipelines against a real broker, with checkpoints written by hand as Spark writes them."""
+"""Pipeline commands with a real broker, and checkpoints written as by Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.spark.pipelines.pipeline_stage import HOUR_MS, Pipeline, confluent_lag, moment
+from tests.spark.pipelines.pipeline_stage import HOUR_MS, Pipeline, confluent_lag, iso_time
 from tests.support.broker import free_port
 from typer.testing import CliRunner
 
@@ -33,7 +33,7 @@ def now_ms() -> int:
 
 @pytest.fixture
 def running(pipeline: Pipeline) -> Iterator[str]:
-    """The pipeline as if this process ran it."""
+    """Hold the pipeline's lock, as if this process ran it."""
     with local_lock(read_spec(pipeline.file)):
         yield f"{os.uname().nodename}:{os.getpid()}"
 
@@ -41,7 +41,7 @@ def running(pipeline: Pipeline) -> Iterator[str]:
 # lag
 
 
-def test_lag_is_what_groups_describe_and_confluent_compute(pipeline: Pipeline, now_ms: int) -> None:
+def test_lag_equals_groups_describe_and_confluent(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, *[now_ms] * 5)
     pipeline.send(1, *[now_ms] * 3)
     pipeline.commit(p0=2, p1=3)
@@ -52,15 +52,13 @@ def test_lag_is_what_groups_describe_and_confluent_compute(pipeline: Pipeline, n
         .stdout
     )
     names = ("partition", "current_offset", "end_offset", "lag")
-    assert [(one["partition"], one["committed"], one["end"], one["lag_rows"]) for one in rows] == [
-        tuple(one[name] for name in names) for one in described
+    assert [(row["partition"], row["committed"], row["end"], row["lag_rows"]) for row in rows] == [
+        tuple(row[name] for name in names) for row in described
     ]
-    assert {one["partition"]: one["lag_rows"] for one in rows} == confluent_lag(pipeline) == {0: 3, 1: 0}
+    assert {row["partition"]: row["lag_rows"] for row in rows} == confluent_lag(pipeline) == {0: 3, 1: 0}
 
 
-def test_lag_in_seconds_is_the_age_of_the_first_record_that_is_not_done(
-    pipeline: Pipeline, now_ms: int
-) -> None:
+def test_lag_seconds_is_the_age_of_the_first_unread_record(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, now_ms - HOUR_MS, now_ms - 60_000, now_ms)
     pipeline.send(1, now_ms)
     pipeline.commit(p0=1, p1=1)
@@ -69,47 +67,48 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_is_not_done(
     assert second["lag_s"] == 0.0
 
 
-def test_the_age_of_what_waits_can_be_read_again_and_again(pipeline: Pipeline, now_ms: int) -> None:
-    """As the runner does, with one consumer for the whole run."""
+def test_oldest_record_reader_can_be_reused(pipeline: Pipeline, now_ms: int) -> None:
+    """The supervisor uses one reader for the whole run."""
     pipeline.send(0, now_ms - 3000, now_ms - 2000, now_ms - 1000)
-    one = TopicPartition(pipeline.topic, 0)
-    with OldestRecordReader(read_spec(pipeline.file), system_environment().clock) as waiting:
+    partition = TopicPartition(pipeline.topic, 0)
+    with OldestRecordReader(read_spec(pipeline.file), system_environment().clock) as reader:
         for offset, age_ms in ((0, 3000), (2, 1000), (1, 2000)):
-            assert waiting.since_ms({one: offset}, {one: 3}) == {one: now_ms - age_ms}
+            timestamps = reader.timestamps_ms({partition: offset}, {partition: 3})
+            assert timestamps == {partition: now_ms - age_ms}
 
 
-def test_marks_of_transactions_are_rows_of_lag_and_no_seconds(pipeline: Pipeline, now_ms: int) -> None:
-    """Every tool counts the mark as one offset; but no record waits."""
+def test_transaction_markers_count_as_lag_rows_but_not_seconds(pipeline: Pipeline, now_ms: int) -> None:
+    """Every tool counts the marker as one offset, but no record is unread."""
     pipeline.send(0, now_ms - HOUR_MS, transactional_id=f"t-{pipeline.topic}"[:200])
     pipeline.commit(p0=1)
     first = pipeline.json("lag")[0]
     assert (first["lag_rows"], first["lag_s"]) == (1, 0.0)
 
 
-def test_a_partition_without_a_commit_has_no_lag_yet(pipeline: Pipeline, now_ms: int) -> None:
+def test_lag_is_unknown_before_the_first_commit(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, now_ms)
-    assert [(one["committed"], one["lag_rows"]) for one in pipeline.json("lag")] == [(None, None)] * 2
+    assert [(row["committed"], row["lag_rows"]) for row in pipeline.json("lag")] == [(None, None)] * 2
 
 
 # reset
 
 
-def test_a_reset_is_shown_first_and_changes_nothing(pipeline: Pipeline, now_ms: int) -> None:
+def test_reset_without_execute_changes_nothing(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, *[now_ms] * 5)
     pipeline.commit(p0=4, p1=0)
-    done = pipeline.call("reset", "--to", "earliest")
-    assert "nothing was changed: --execute does it" in done.stderr
+    result = pipeline.call("reset", "--to", "earliest")
+    assert "nothing was changed: use --execute to apply" in result.stderr
     assert pipeline.committed == {0: 4, 1: 0}
     assert not (pipeline.checkpoint / "odradek" / "start.json").exists()
 
 
-def test_a_reset_moves_the_checkpoint_aside_and_the_group_with_it(pipeline: Pipeline, now_ms: int) -> None:
+def test_reset_moves_the_checkpoint_and_group_offsets(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, *[now_ms] * 5)
     pipeline.write_batch(7, {"0": 4, "1": 0})
     pipeline.commit(p0=3, p1=0)
-    moves = pipeline.json("reset", "--to", "earliest", "--execute")
-    # The checkpoint knows of a batch more than the group.
-    assert [(one["current_offset"], one["new_offset"]) for one in moves] == [(4, 0), (0, 0)]
+    changes = pipeline.json("reset", "--to", "earliest", "--execute")
+    # The checkpoint is one batch ahead of the group.
+    assert [(change["current_offset"], change["new_offset"]) for change in changes] == [(4, 0), (0, 0)]
     (aside,) = pipeline.directory.glob("checkpoint.before-*")
     assert (aside / "offsets" / "7").is_file()
     assert not (pipeline.checkpoint / "offsets").exists()
@@ -118,28 +117,28 @@ def test_a_reset_moves_the_checkpoint_aside_and_the_group_with_it(pipeline: Pipe
     assert pipeline.committed == {0: 0, 1: 0}
 
 
-def test_a_reset_goes_to_a_time_or_to_offsets_within_the_log(pipeline: Pipeline, now_ms: int) -> None:
+def test_reset_to_a_time_or_offsets(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.send(0, now_ms - 2 * HOUR_MS, now_ms - HOUR_MS, now_ms)
     pipeline.commit(p0=3, p1=0)
 
     def to(where: str) -> list[int]:
-        return [one["new_offset"] for one in pipeline.json("reset", "--to", where)]
+        return [change["new_offset"] for change in pipeline.json("reset", "--to", where)]
 
-    assert to(moment(now_ms - 2 * HOUR_MS + 60_000)) == [1, 0]
+    assert to(iso_time(now_ms - 2 * HOUR_MS + 60_000)) == [1, 0]
     assert to("2100-01-01") == [3, 0]
     assert to("latest") == [3, 0]
     assert to(json.dumps({pipeline.topic: {"0": 2}})) == [2, 0]
     assert to(json.dumps({pipeline.topic: {"0": 99, "1": -1}})) == [3, 0]
 
 
-def test_going_back_is_told_to_write_rows_again(pipeline: Pipeline, now_ms: int) -> None:
+def test_reset_backwards_warns_about_rows_written_again(pipeline: Pipeline, now_ms: int) -> None:
     pipeline.write('type = "delta"\npath = "lake"')
     pipeline.send(0, *[now_ms] * 5)
     pipeline.commit(p0=5, p1=0)
-    assert "will get up to 5 rows again" in pipeline.call("reset", "--to", "earliest").stderr
+    assert "up to 5 rows will be written to" in pipeline.call("reset", "--to", "earliest").stderr
 
 
-def test_a_running_pipeline_is_not_reset(pipeline: Pipeline, running: str) -> None:
+def test_running_pipeline_cannot_be_reset(pipeline: Pipeline, running: str) -> None:
     pipeline.write_batch(7, {"0": 0, "1": 0})
     assert running in pipeline.call("reset", "--to", "earliest").stderr
     refused = pipeline.call("reset", "--to", "earliest", "--execute", status=1)
@@ -150,72 +149,70 @@ def test_a_running_pipeline_is_not_reset(pipeline: Pipeline, running: str) -> No
 # replay
 
 
-def test_a_replay_counts_the_rows_of_its_window(pipeline: Pipeline, now_ms: int) -> None:
+def test_replay_counts_the_rows_of_its_window(pipeline: Pipeline, now_ms: int) -> None:
     begin = now_ms - HOUR_MS
     pipeline.send(0, begin, begin + 1000, begin + 2000, begin + 3000)
     pipeline.send(1, begin + 1500)
-    window = ("--from", moment(begin + 1000), "--to", moment(begin + 3000))
-    found = pipeline.json("replay", *window)
-    assert found["row_count"] == 3
-    ranges = [(one["partition"], one["from_offset"], one["to_offset"]) for one in found["ranges"]]
+    window = ("--from", iso_time(begin + 1000), "--to", iso_time(begin + 3000))
+    replay = pipeline.json("replay", *window)
+    assert replay["row_count"] == 3
+    ranges = [(row["partition"], row["from_offset"], row["to_offset"]) for row in replay["ranges"]]
     assert ranges == [(0, 1, 3), (1, 0, 1)]
     shown = pipeline.call("replay", *window)
-    assert "3 rows in all" in shown.stdout
-    assert "nothing was written: --execute does it" in shown.stderr
+    assert "3 rows in total" in shown.stdout
+    assert "nothing was written: use --execute to write" in shown.stderr
     assert not pipeline.checkpoint.exists()
 
 
-def test_an_empty_window_starts_no_spark(pipeline: Pipeline) -> None:
-    done = pipeline.call("replay", "--from", "1970-01-01", "--to", "1970-01-02", "--execute")
-    assert "there are no rows in this window" in done.stderr
+def test_replay_of_an_empty_window_starts_no_spark(pipeline: Pipeline) -> None:
+    result = pipeline.call("replay", "--from", "1970-01-01", "--to", "1970-01-02", "--execute")
+    assert "the window has no rows" in result.stderr
 
 
 # status
 
 
-def test_a_pipeline_that_never_ran_says_so(pipeline: Pipeline) -> None:
-    told = pipeline.json("status")
-    assert (told["state"], told["running"], told["last_batch"]) == ("never run", False, None)
+def test_status_of_a_pipeline_that_never_ran(pipeline: Pipeline) -> None:
+    status = pipeline.json("status")
+    assert (status["state"], status["running"], status["last_batch"]) == ("never run", False, None)
 
 
-def test_status_is_told_from_checkpoint_group_and_lease(
-    pipeline: Pipeline, running: str, now_ms: int
-) -> None:
+def test_status_from_checkpoint_group_and_lease(pipeline: Pipeline, running: str, now_ms: int) -> None:
     pipeline.send(0, now_ms, now_ms)
     pipeline.write_batch(7, {"0": 1, "1": 0})
     pipeline.commit(p0=1, p1=0)
-    told = pipeline.json("status")
-    assert (told["state"], told["run_by"], told["last_batch"]) == ("running", running, 7)
-    assert told["lag_rows"] == 1
+    status = pipeline.json("status")
+    assert (status["state"], status["run_by"], status["last_batch"]) == ("running", running, 7)
+    assert status["lag_rows"] == 1
     assert "last batch  7" in pipeline.call("status").stdout
 
 
-def test_a_status_without_brokers_still_tells_the_rest(pipeline: Pipeline) -> None:
+def test_status_without_brokers(pipeline: Pipeline) -> None:
     pipeline.write_batch(7, {"0": 1, "1": 0}, is_done=False)
     pipeline.write(brokers=f"127.0.0.1:{free_port()}")
-    told = pipeline.json("status")
-    assert (told["state"], told["unfinished_batch"]) == ("not known: no broker answers", 7)
-    assert "no broker answers" in told["lag_unknown_because"]
+    status = pipeline.json("status")
+    assert (status["state"], status["unfinished_batch"]) == ("unknown: no broker reachable", 7)
+    assert "no broker reachable" in status["lag_unknown_because"]
 
 
 # check
 
 
 def failed_checks(pipeline: Pipeline) -> dict[str, str]:
-    """What is wrong, and the fix, by the name of the check."""
+    """Return the fixes of failed checks by name."""
     checks = pipeline.json("check", "--no-plan", status=1)
-    return {one["what"]: one["fix"] for one in checks if not one["ok"]}
+    return {check["what"]: check["fix"] for check in checks if not check["ok"]}
 
 
-def test_a_pipeline_that_could_run_passes_every_check(pipeline: Pipeline) -> None:
+def test_valid_pipeline_passes_every_check(pipeline: Pipeline) -> None:
     pipeline.write('type = "delta"\npath = "lake"')
-    done = pipeline.call("check", "--no-plan")
-    assert "✗" not in done.stdout
-    assert f"✓ source topic {pipeline.topic}" in done.stdout
+    result = pipeline.call("check", "--no-plan")
+    assert "✗" not in result.stdout
+    assert f"✓ source topic {pipeline.topic}" in result.stdout
     assert not pipeline.checkpoint.exists()
 
 
-def test_checks_name_every_fault_with_its_fix(pipeline: Pipeline) -> None:
+def test_failed_checks_have_fixes(pipeline: Pipeline) -> None:
     more = '[dead_letter]\ntopic = "no-such-dead"\n[transform]\nmodule = "no_such_module:clean"'
     missing = 'type = "topic"\ntopic = "no-such-sink"'
     pipeline.write(missing, more=more)
@@ -236,13 +233,13 @@ def test_checks_name_every_fault_with_its_fix(pipeline: Pipeline) -> None:
     assert "odradek topics create no-such" in wrong["source topic no-such"]
 
 
-def test_a_checkpoint_that_is_spoilt_is_told(pipeline: Pipeline) -> None:
+def test_damaged_checkpoint_fails_the_check(pipeline: Pipeline) -> None:
     pipeline.write_batch(7, {"0": 1})
     (pipeline.checkpoint / "offsets" / "7").write_text("v1\nwhat?")
     assert "odradek pipeline reset" in failed_checks(pipeline)["checkpoint content"]
 
 
-def test_planning_options_that_changed_under_a_batch_are_told(pipeline: Pipeline) -> None:
+def test_changed_planning_options_fail_the_check(pipeline: Pipeline) -> None:
     pipeline.write('type = "delta"\npath = "lake"')
     pipeline.write_batch(7, {"0": 1}, is_done=False)
     (pipeline.checkpoint / "odradek").mkdir()
@@ -253,9 +250,9 @@ def test_planning_options_that_changed_under_a_batch_are_told(pipeline: Pipeline
 # no broker
 
 
-def test_no_broker_is_one_clear_line(pipeline: Pipeline) -> None:
+def test_unreachable_broker_is_one_line(pipeline: Pipeline) -> None:
     port = free_port()
     pipeline.write(brokers=f"127.0.0.1:{port}")
-    done = pipeline.call("lag", status=1)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"odradek: no broker answers at 127.0.0.1:{port}")
+    result = pipeline.call("lag", status=1)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"odradek: no broker reachable at 127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""One runner per pipeline, also where two do not share a disk: the brokers know who it is."""
+"""The lease of a pipeline, hold at the brokers: one runner, also without a shared disk."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 from tests.support.fixtures import StartBroker
 
-from odradek.pipelines.checkpoint.lease import LeaseTaken, held, holder
+from odradek.pipelines.checkpoint.lease import LeaseTaken, hold, holder
 from odradek.pipelines.spec.reader import Spec, parse_spec
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from odradek.pipelines.checkpoint.lease import held
+from odradek.pipelines.checkpoint.lease import hold
 from odradek.pipelines.spec.reader import read_spec
-with held(read_spec(Path(sys.argv[1]))):
+with hold(read_spec(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)
 """
 
 
 def spec_in(directory: Path, bootstrap: str) -> Spec:
-    """The same pipeline with a checkpoint of its own, as on another machine."""
+    """Return the same pipeline with its own checkpoint, as on another host."""
     directory.mkdir()
     text = f"""
 [pipeline]
@@ -42,7 +42,7 @@ type = "noop"
 
 
 @pytest.mark.timeout(300)
-def test_a_living_runner_keeps_the_lease_and_a_killed_one_loses_it_within_its_session(
+def test_live_runner_keeps_the_lease_and_killed_one_loses_it(
     tmp_path: Path, start_broker: StartBroker
 ) -> None:
     broker = start_broker({"group.initial.rebalance.delay.ms": "0"})
@@ -52,17 +52,17 @@ def test_a_living_runner_keeps_the_lease_and_a_killed_one_loses_it_within_its_se
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        who = f"{os.uname().nodename}:{other.pid}"
-        assert holder(here) == who
-        with pytest.raises(LeaseTaken, match=f"orders is run by {who} already"), held(here):
+        holder_id = f"{os.uname().nodename}:{other.pid}"
+        assert holder(here) == holder_id
+        with pytest.raises(LeaseTaken, match=f"orders is already running: {holder_id} "), hold(here):
             pass
     finally:
         other.kill()
         other.communicate()
-    said: list[str] = []
-    with held(here, said.append) as lease:
+    messages: list[str] = []
+    with hold(here, messages.append) as lease:
         assert lease is not None
         assert lease.is_held
         assert holder(here) == f"{os.uname().nodename}:{os.getpid()}"
-    assert [words for words in said if who in words and "within 10 s" in words]
+    assert [message for message in messages if holder_id in message and "within 10 s" in message]
     assert holder(here) is None

@@ -1,4 +1,4 @@
-"""Pipelines on a real Spark: their lag while they run, where they begin after a reset, and replays."""
+"""Pipelines on Spark: their lag while they run, resets and replays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.spark.pipelines.pipeline_stage import HOUR_MS, Pipeline, confluent_lag, moment, now_ms
+from tests.spark.pipelines.pipeline_stage import HOUR_MS, Pipeline, confluent_lag, iso_time, now_ms
 
 from odradek import Producer
 from odradek.client.environment import system_environment
@@ -27,7 +27,7 @@ from odradek.pipelines.run.plan_check import planned
 from odradek.pipelines.spec.reader import Spec, read_spec
 
 SECONDS_MAX = 150
-"""Seconds on a machine that does much else; a few are enough on one that does not."""
+"""Generous, for a busy machine."""
 pytestmark = pytest.mark.timeout(2 * SECONDS_MAX)
 
 LAKE = 'type = "delta"\npath = "lake"'
@@ -35,14 +35,14 @@ LAKE = 'type = "delta"\npath = "lake"'
 
 @pytest.fixture
 def pipeline(tmp_path: Path, bootstrap: str, topic: str) -> Pipeline:
-    one = Pipeline(tmp_path, bootstrap, topic)
-    one.write(LAKE)
-    return one
+    pipeline = Pipeline(tmp_path, bootstrap, topic)
+    pipeline.write(LAKE)
+    return pipeline
 
 
 @contextmanager
 def query_of(spark: SparkSession, spec: Spec, *, once: bool) -> Iterator[StreamingQuery]:
-    """The query of a pipeline, as its driver starts it, in the session that tests share."""
+    """Start the query of a pipeline as its driver does, in the shared session."""
     query = sinks.start_query(driver.outgoing_frame(spark, spec, streaming=True), spec, once=once)
     try:
         yield query
@@ -56,15 +56,13 @@ def run_once(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def lake(pipeline: Pipeline) -> Counter[tuple[int, int]]:
-    """How often the table has each record, by partition and offset."""
+    """Return the number of occurrences of each record in the table, by partition and offset."""
     table = DeltaTable(str(pipeline.directory / "lake")).to_pyarrow_table(columns=["partition", "offset"])
     return Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
 
 
-def test_lag_of_a_running_pipeline_is_what_confluent_computes(
-    spark: SparkSession, pipeline: Pipeline
-) -> None:
-    """A transaction that is still open holds rows back for as long as it takes to look at them."""
+def test_lag_of_a_running_pipeline_equals_confluents(spark: SparkSession, pipeline: Pipeline) -> None:
+    """An open transaction holds rows back until the lag has been checked."""
     pipeline.file.write_text(
         pipeline.file.read_text().replace("[source]", 'trigger = "500 milliseconds"\n[source]')
     )
@@ -80,54 +78,52 @@ def test_lag_of_a_running_pipeline_is_what_confluent_computes(
         for _ in range(5):
             producer.send(pipeline.topic, b"held back", partition=0)
         producer.flush()
-        see_lag(pipeline, query, {0: 5, 1: 0})
+        wait_for_lag(pipeline, query, {0: 5, 1: 0})
         producer.commit_transaction()
-        see_lag(pipeline, query, {0: 0, 1: 0})
-        reports = [json.loads(one.json) for one in query.recentProgress]
-    standing = heard(reports)
-    assert (standing.row_count, standing.state) == (75, RunState.RUNNING)
-    assert standing.last is not None
-    assert (standing.last.lag_rows, standing.last.lag_s) == (0, 0.0)
+        wait_for_lag(pipeline, query, {0: 0, 1: 0})
+        reports = [json.loads(progress.json) for progress in query.recentProgress]
+    status = run_status(reports)
+    assert (status.row_count, status.state) == (75, RunState.RUNNING)
+    assert status.last is not None
+    assert (status.last.lag_rows, status.last.lag_s) == (0, 0.0)
     assert lake(pipeline) == {(0, n): 1 for n in range(45)} | {(1, n): 1 for n in range(30)}
 
 
-def see_lag(pipeline: Pipeline, query: StreamingQuery, wanted: dict[int, int]) -> None:
-    """Wait until the other client computes this lag, and see that our command does, too."""
+def wait_for_lag(pipeline: Pipeline, query: StreamingQuery, expected: dict[int, int]) -> None:
+    """Wait until another client computes this lag, and check that our command does too."""
     deadline = time.monotonic() + SECONDS_MAX
-    while (lag := confluent_lag(pipeline)) != wanted:
+    while (lag := confluent_lag(pipeline)) != expected:
         assert query.isActive, query.exception()
         assert time.monotonic() < deadline, lag
         time.sleep(0.2)
-    assert {one["partition"]: one["lag_rows"] for one in pipeline.json("lag")} == wanted
+    assert {row["partition"]: row["lag_rows"] for row in pipeline.json("lag")} == expected
 
 
-def heard(reports: list[dict[str, object]]) -> RunStatus:
-    """How a pipeline stands after these reports of Spark's."""
+def run_status(reports: list[dict[str, object]]) -> RunStatus:
+    """Return the status of a run after these reports of Spark."""
     out = io.StringIO()
-    listener = RunMonitor(
-        RunStatus("orders", 1, "castle", 0, 0), system_environment().clock, LineDisplay(out)
-    )
+    monitor = RunMonitor(RunStatus("orders", 1, "castle", 0, 0), system_environment().clock, LineDisplay(out))
     for report in reports:
-        assert listener.hear(json.dumps({"event": "progress", "progress": report})) == "progress"
+        assert monitor.handle_line(json.dumps({"event": "progress", "progress": report})) == "progress"
     assert "driver:" not in out.getvalue()
-    return listener.standing
+    return monitor.status
 
 
-def test_after_a_reset_the_next_run_begins_there(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_run_after_a_reset_starts_at_its_offsets(spark: SparkSession, pipeline: Pipeline) -> None:
     pipeline.send(0, *[now_ms()] * 10)
     pipeline.send(1, now_ms())
     run_once(spark, pipeline)
     assert set(lake(pipeline).values()) == {1}
     where = json.dumps({pipeline.topic: {"0": 7}})
     pipeline.call("reset", "--to", where, "--execute")
-    assert [one["lag_rows"] for one in pipeline.json("lag")] == [3, 0]
+    assert [row["lag_rows"] for row in pipeline.json("lag")] == [3, 0]
     run_once(spark, pipeline)
-    twice = {place for place, count in lake(pipeline).items() if count == 2}
+    twice = {record for record, count in lake(pipeline).items() if count == 2}
     assert twice == {(0, 7), (0, 8), (0, 9)}
-    assert [one["lag_rows"] for one in pipeline.json("lag")] == [0, 0]
+    assert [row["lag_rows"] for row in pipeline.json("lag")] == [0, 0]
 
 
-def test_a_window_replayed_twice_is_written_once_more_and_no_more(
+def test_repeated_replay_writes_a_window_once(
     spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def replay_here(spec: Spec, *, replay_id: str, **_: object) -> int:
@@ -139,31 +135,29 @@ def test_a_window_replayed_twice_is_written_once_more_and_no_more(
     pipeline.send(0, begin, begin + 1000, begin + 2000, begin + 3000)
     pipeline.send(1, begin + 1500)
     run_once(spark, pipeline)
-    window = ("--from", moment(begin + 1000), "--to", moment(begin + 3000))
+    window = ("--from", iso_time(begin + 1000), "--to", iso_time(begin + 3000))
     pipeline.call("replay", *window, "--execute")
     replayed = {(0, 0): 1, (0, 1): 2, (0, 2): 2, (0, 3): 1, (1, 0): 2}
     assert lake(pipeline) == replayed
-    # One that comes late into the window is told, and not taken for one of those written before.
+    # A record that arrives in the window later is reported, and not written.
     pipeline.send(1, begin + 2000)
     again = pipeline.call("replay", *window, "--execute")
     assert "was replayed before" in again.stderr
-    assert "1 rows came into the window since then" in again.stderr
+    assert "1 rows arrived in the window since then" in again.stderr
     assert lake(pipeline) == replayed
 
 
-def test_a_plan_shows_the_columns_and_finds_what_does_not_fit(
-    spark: SparkSession, pipeline: Pipeline
-) -> None:
+def test_plan_check_shows_columns_and_mismatches(spark: SparkSession, pipeline: Pipeline) -> None:
     pipeline.write(LAKE, more='[transform]\nsql = "clean.sql"')
     query = pipeline.directory / "clean.sql"
 
     def plan(text: str) -> list[tuple[str, bool, str]]:
         query.write_text(text)
-        return [(one.what, one.ok, one.found) for one in planned(spark, read_spec(pipeline.file))]
+        return [(check.what, check.ok, check.found) for check in planned(spark, read_spec(pipeline.file))]
 
     assert plan("SELECT partition, offset FROM source") == [
         ("plan", True, "partition int, offset bigint"),
-        ("sink schema", True, "the table will be made"),
+        ("sink schema", True, "the table will be created"),
     ]
     ((_, is_fine, found),) = plan("SELECT nothing FROM source")
     assert not is_fine

@@ -1,6 +1,6 @@
-"""The pipelines that come with the package, run as they are: only addresses and names of topics are changed.
+"""The shipped pipelines, run with only addresses and topic names changed.
 
-They run in the session of all tests, through the functions that the driver of a pipeline calls.
+They run in the shared session, through the functions of the driver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.pipelines.run import driver
 from odradek.pipelines.spec.reader import Spec, read_spec
 
 SECONDS_MAX = 150
-"""Seconds on a machine that does much else; a few are enough on one that does not."""
+"""Generous, for a busy machine."""
 pytestmark = pytest.mark.timeout(2 * SECONDS_MAX)
 
 ADDRESS, TOPIC = "127.0.0.1:9092", "orders"
@@ -33,7 +33,7 @@ Order = dict[str, Any]
 
 
 class Stage:
-    """A shipped pipeline in a directory of its own, with topics of its own."""
+    """A shipped pipeline with its own directory and topics."""
 
     def __init__(self, kind: str, directory: Path, bootstrap: str, topic: str) -> None:
         self.directory, self.bootstrap, self.topic = directory, bootstrap, topic
@@ -57,26 +57,28 @@ class Stage:
                 producer.send(self.topic, value, partition=partition)
 
     def run_once(self, spark: SparkSession) -> list[Progress]:
-        """All that is there now; gives what Spark told of each batch."""
+        """Process all available records; return the progress of each batch."""
         spec = self.spec
         query = sinks.start_query(driver.outgoing_frame(spark, spec, streaming=True), spec, once=True)
         try:
             assert query.awaitTermination(SECONDS_MAX), "the query did not end"
-            return [read_progress(json.loads(one.json)) for one in query.recentProgress]
+            return [read_progress(json.loads(progress.json)) for progress in query.recentProgress]
         finally:
             query.stop()
 
-    def forget_the_last_batch(self) -> None:
-        """As if the driver had died right before it noted that the batch was done."""
+    def remove_last_commit(self) -> None:
+        """Simulate the death of the driver right before it writes the last commit."""
         commits = Path(self.spec.checkpoint) / "commits"
-        last = max((one for one in commits.iterdir() if one.name.isdigit()), key=lambda one: int(one.name))
+        last = max(
+            (file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)
+        )
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
     def records(self, suffix: str) -> Counter[tuple[bytes | None, str]]:
-        """How often a topic has each key and value, as readers of committed records see it."""
-        found = committed_records(self.bootstrap, self.topic + suffix)
-        return Counter((one.key, one.value.decode()) for one in found)
+        """Return the number of occurrences of each committed key and value in a topic."""
+        records = committed_records(self.bootstrap, self.topic + suffix)
+        return Counter((record.key, record.value.decode()) for record in records)
 
     def table(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(str(self.spec.sink.path)).to_pyarrow_table().to_pylist()
@@ -87,16 +89,16 @@ def order(number: int, minute: int = 0, place: str = "castle", amount: float = 1
     return {"id": number, "place": place, "at": f"2026-01-31T12:{minute:02}:00Z", "amount": amount}
 
 
-def test_topic_to_table_keeps_every_order_once_and_dead_letters_apart(
+def test_topic_to_table_writes_every_order_once_and_dead_letters_separately(
     spark: SparkSession, tmp_path: Path, bootstrap: str, topic: str
 ) -> None:
     stage = Stage("topic-to-table", tmp_path, bootstrap, topic)
     stage.make_topics(".dead")
     stage.send(0, *(order(number) for number in range(60)))
     stage.send(1, *(order(number) for number in range(60, 119)), b"no JSON")
-    told = stage.run_once(spark)
-    assert sum(one.dead_letter_count for one in told) == 1
-    assert sum(one.row_count for one in told) == 120
+    batches = stage.run_once(spark)
+    assert sum(batch.dead_letter_count for batch in batches) == 1
+    assert sum(batch.row_count for batch in batches) == 120
     stage.send(0, order(119))
     stage.run_once(spark)
     rows = sorted(stage.table(), key=lambda row: row["id"])
@@ -104,14 +106,14 @@ def test_topic_to_table_keeps_every_order_once_and_dead_letters_apart(
     assert {(row["place"], row["amount"], row["at"]) for row in rows} == {
         ("castle", 10.0, datetime(2026, 1, 31, 12, tzinfo=UTC))
     }
-    places = [(row["record"]["partition"], row["record"]["offset"]) for row in rows]
-    assert places == [*((0, n) for n in range(60)), *((1, n) for n in range(59)), (0, 60)]
+    origins = [(row["record"]["partition"], row["record"]["offset"]) for row in rows]
+    assert origins == [*((0, n) for n in range(60)), *((1, n) for n in range(59)), (0, 60)]
     (dead,) = committed_records(bootstrap, topic + ".dead")
     assert dead.value == b"no JSON"
     assert dict(dead.headers)["dead.offset"] == b"59"
 
 
-def test_topic_to_topic_writes_each_result_once_though_a_batch_is_played_again(
+def test_topic_to_topic_writes_each_result_once_despite_a_replay(
     spark: SparkSession, tmp_path: Path, bootstrap: str, topic: str
 ) -> None:
     stage = Stage("topic-to-topic", tmp_path, bootstrap, topic)
@@ -119,10 +121,12 @@ def test_topic_to_topic_writes_each_result_once_though_a_batch_is_played_again(
     stage.send(0, *(order(number, amount=number) for number in range(90, 110)))
     stage.send(1, order(1, place="inn", amount=100.456), order(2, amount=99.9))
     stage.run_once(spark)
-    large = [(0, place, number, "castle", float(number)) for place, number in enumerate(range(100, 110), 10)]
-    expected = Counter(result(*one) for one in [*large, (1, 0, 1, "inn", 100.46)])
+    large = [
+        (0, offset, number, "castle", float(number)) for offset, number in enumerate(range(100, 110), 10)
+    ]
+    expected = Counter(result(*fields) for fields in [*large, (1, 0, 1, "inn", 100.46)])
     assert stage.records(".large") == expected
-    stage.forget_the_last_batch()
+    stage.remove_last_commit()
     stage.send(1, order(3, amount=300))
     stage.run_once(spark)
     assert stage.records(".large") == expected + Counter([result(1, 2, 3, "castle", 300.0)])
@@ -143,13 +147,13 @@ def result(partition: int, offset: int, number: int, place: str, amount: float) 
 def test_windows_count_every_row_once_and_late_rows_exactly(
     spark: SparkSession, tmp_path: Path, bootstrap: str, topic: str
 ) -> None:
-    """Rows read are rows in the table, rows in windows that are open, and late rows; each is known here."""
+    """Rows read are rows in the table, rows in open windows, and late rows."""
     stage = Stage("windows", tmp_path, bootstrap, topic)
-    # Two windows, 12:00 and 12:10; then 12:55, so that the watermark becomes 12:35 and both are over.
+    # Two windows, 12:00 and 12:10; then 12:55, so that the watermark is 12:35 and both are closed.
     stage.send(0, *(order(n, minute=n) for n in range(10)), *(order(n, minute=11) for n in range(10, 15)))
     stage.send(1, order(15, minute=3, place="inn"), order(16, minute=55))
     first = stage.run_once(spark)
-    # Late: five rows in three groups. Behind the watermark, but in time, as its window ends at 12:40: one.
+    # Late: five rows in three groups. One row is behind the watermark, but its window ends at 12:40.
     late = [order(20, minute=1), order(21, minute=2), order(22, minute=2, place="inn"), order(23, minute=12)]
     stage.send(0, *late)
     stage.send(1, order(24, minute=3), order(25, minute=34))
@@ -158,43 +162,43 @@ def test_windows_count_every_row_once_and_late_rows_exactly(
     assert windows == {("castle", 0): 10, ("castle", 10): 5, ("inn", 0): 1}
     assert {row["amount"] for row in stage.table()} == {100.0, 50.0, 10.0}
     assert open_windows(spark, stage.spec) == {("castle", 30): 1, ("castle", 50): 1}
-    read = sum(one.row_count for one in [*first, *second])
+    read = sum(batch.row_count for batch in [*first, *second])
     late_rows = read - sum(windows.values()) - 2
     assert (read, late_rows) == (23, 5)
-    # Spark itself counts what was dropped after it has put rows of one group together.
-    assert sum(one.late_dropped_count for one in second) == 3
+    # Spark counts dropped rows after partial aggregation by group.
+    assert sum(batch.late_dropped_count for batch in second) == 3
 
 
 def open_windows(spark: SparkSession, spec: Spec) -> Mapping[tuple[str, int], int]:
-    """Rows in windows that are still open, from the state that Spark keeps in the checkpoint."""
+    """Return the rows in open windows, from Spark's state store in the checkpoint."""
     state = spark.read.format("statestore").load(spec.checkpoint)
     rows = state.selectExpr("key.place AS place", "minute(key.window.start) AS minute", "value.count AS n")
     return {(row.place, row.minute): row.n for row in rows.collect()}
 
 
-def test_table_to_topic_sends_what_each_version_adds_once_though_a_batch_is_played_again(
+def test_table_to_topic_sends_added_rows_once_despite_a_replay(
     spark: SparkSession, tmp_path: Path, bootstrap: str, topic: str
 ) -> None:
     stage = Stage("table-to-topic", tmp_path, bootstrap, topic)
     stage.make_topics(".from.table")
     add_rows(spark, stage.spec, range(50))
     stage.run_once(spark)
-    assert stage.records(".from.table") == Counter(sent(range(50)))
+    assert stage.records(".from.table") == Counter(expected_records(range(50)))
     add_rows(spark, stage.spec, range(50, 60))
     add_rows(spark, stage.spec, range(60, 65))
     stage.run_once(spark)
-    assert stage.records(".from.table") == Counter(sent(range(65)))
-    stage.forget_the_last_batch()
+    assert stage.records(".from.table") == Counter(expected_records(range(65)))
+    stage.remove_last_commit()
     stage.run_once(spark)
-    assert stage.records(".from.table") == Counter(sent(range(65)))
+    assert stage.records(".from.table") == Counter(expected_records(range(65)))
 
 
 def add_rows(spark: SparkSession, spec: Spec, numbers: range) -> None:
-    """A version more of the table."""
+    """Add a version to the table."""
     rows = spark.range(numbers.start, numbers.stop, numPartitions=2).selectExpr("id", "id * 1.5D AS amount")
     rows.write.format("odradek_delta").mode("append").save(str(spec.source.path))
 
 
-def sent(numbers: range) -> Iterator[tuple[bytes, str]]:
+def expected_records(numbers: range) -> Iterator[tuple[bytes, str]]:
     for number in numbers:
         yield str(number).encode(), f'{{"id":{number},"amount":{number * 1.5}}}'

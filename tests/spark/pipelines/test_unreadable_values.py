@@ -1,4 +1,4 @@
-"""Reasons for values that cannot be read: the field and the cause."""
+"""Reasons for values that cannot be parsed: the field and the cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipelines.query.dead_letters import unreadable_records
-from odradek.pipelines.query.json_values import readable_or_stop, with_parsed
+from odradek.pipelines.query.json_values import valid_or_fail, with_parsed
 
 SCHEMA = "id bigint, at timestamp, amount double, place struct<name string, floor int>"
 GOOD = b'{"id": 1, "at": "2026-01-31T12:00:00Z", "amount": 1.5, "place": {"name": "inn", "floor": 2}}'
@@ -33,7 +33,7 @@ def struct(ddl: str) -> StructType:
     return schema
 
 
-def test_the_reason_names_the_field_and_the_cause(spark: SparkSession) -> None:
+def test_unreadable_reason_names_field_and_cause(spark: SparkSession) -> None:
     schema = struct(SCHEMA)
     values = [GOOD, None, *REASONS]
     rows = [("t", 0, number, value) for number, value in enumerate(values)]
@@ -42,11 +42,11 @@ def test_the_reason_names_the_field_and_the_cause(spark: SparkSession) -> None:
     assert {bytes(row.value): row.reason for row in dead} == REASONS
 
 
-def test_a_query_without_dead_letters_stops_with_the_same_words(spark: SparkSession) -> None:
+def test_query_without_dead_letters_fails_with_the_same_reason(spark: SparkSession) -> None:
     schema = struct(SCHEMA)
     raw = spark.createDataFrame(
         [("t", 3, 7, b'{"id": "one"}')], "topic string, partition int, offset bigint, value binary"
     )
-    checked = with_parsed(raw, schema).filter(readable_or_stop(schema))
+    checked = with_parsed(raw, schema).filter(valid_or_fail(schema))
     with pytest.raises(Exception, match="topic t, partition 3, offset 7: field id must be bigint, got one"):
         checked.collect()

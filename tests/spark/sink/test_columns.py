@@ -1,4 +1,4 @@
-"""What the sink writes of a DataFrame's columns, in batch and in streaming."""
+"""Columns that the sink writes, in batch and streaming queries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def write(frame: DataFrame, bootstrap: str, **options: str) -> None:
     ).save()
 
 
-def refusal(frame: DataFrame, bootstrap: str, **options: str) -> str:
-    with pytest.raises(PySparkException) as refused:
+def write_error(frame: DataFrame, bootstrap: str, **options: str) -> str:
+    with pytest.raises(PySparkException) as raised:
         write(frame, bootstrap, **options)
-    return str(refused.value)
+    return str(raised.value)
 
 
-def test_keys_values_headers_and_times_arrive_as_they_are(
+def test_keys_values_headers_and_timestamps_are_written_unchanged(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     make_topic(bootstrap, topic)
@@ -36,15 +36,15 @@ def test_keys_values_headers_and_times_arrive_as_they_are(
     )
     before = datetime.now(UTC)
     write(frame.coalesce(1), bootstrap, topic=topic)
-    told, silent = committed_records(bootstrap, topic)
-    assert (told.key, told.value) == (b"k", "ö".encode())
-    assert told.headers == (("lang", b"de"), ("none", None))
-    assert told.timestamp == int(datetime(2024, 2, 29, 12, 0, 0, 123_000, UTC).timestamp() * 1000)
-    assert (silent.key, silent.value, silent.headers) == (None, None, ())
-    assert silent.timestamp >= int(before.timestamp() * 1000)
+    full, empty = committed_records(bootstrap, topic)
+    assert (full.key, full.value) == (b"k", "ö".encode())
+    assert full.headers == (("lang", b"de"), ("none", None))
+    assert full.timestamp == int(datetime(2024, 2, 29, 12, 0, 0, 123_000, UTC).timestamp() * 1000)
+    assert (empty.key, empty.value, empty.headers) == (None, None, ())
+    assert empty.timestamp >= int(before.timestamp() * 1000)
 
 
-def test_binary_values_and_text_keys_are_sent_too_and_other_columns_are_left_out(
+def test_binary_values_and_string_keys_are_sent_and_other_columns_ignored(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     make_topic(bootstrap, topic)
@@ -53,73 +53,70 @@ def test_binary_values_and_text_keys_are_sent_too_and_other_columns_are_left_out
     assert (record.key, record.value) == (b"k", b"\x00\xff")
 
 
-def test_keys_choose_the_partitions_that_other_clients_choose(
-    spark: SparkSession, bootstrap: str, topic: str
-) -> None:
+def test_keys_are_partitioned_as_by_other_clients(spark: SparkSession, bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, topic, 7)
     keys = [b"", b"\xff\x00", *(f"castle {number}".encode() for number in range(100))]
     rows = [(bytearray(key), "v", None) for key in keys]
     frame = spark.createDataFrame(rows, "key binary, value string, partition int")
     write(frame, bootstrap, topic=topic)
-    found = {record.key: record.partition for record in committed_records(bootstrap, topic)}
-    assert found == {key: (murmur2(key) & 0x7FFF_FFFF) % 7 for key in keys}
+    partitions = {record.key: record.partition for record in committed_records(bootstrap, topic)}
+    assert partitions == {key: (murmur2(key) & 0x7FFF_FFFF) % 7 for key in keys}
 
 
-def test_a_row_may_choose_its_topic_and_partition(spark: SparkSession, bootstrap: str, topic: str) -> None:
+def test_columns_topic_and_partition_are_used(spark: SparkSession, bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, f"{topic}-a", 3)
     make_topic(bootstrap, f"{topic}-b", 3)
     rows = [(f"{topic}-a", 2, "k", "1"), (f"{topic}-b", 0, "k", "2"), (f"{topic}-a", 1, "k", "3")]
     write(spark.createDataFrame(rows, "topic string, partition int, key string, value string"), bootstrap)
-    found = {
-        (name, one.partition, one.value)
+    records = {
+        (name, record.partition, record.value)
         for name in ("a", "b")
-        for one in committed_records(bootstrap, f"{topic}-{name}")
+        for record in committed_records(bootstrap, f"{topic}-{name}")
     }
-    assert found == {("a", 2, b"1"), ("b", 0, b"2"), ("a", 1, b"3")}
+    assert records == {("a", 2, b"1"), ("b", 0, b"2"), ("a", 1, b"3")}
 
 
-def test_the_option_topic_wins_over_the_column(spark: SparkSession, bootstrap: str, topic: str) -> None:
+def test_option_topic_overrides_the_column_in_spark(spark: SparkSession, bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, topic)
     write(spark.sql("select 'nowhere' as topic, 'v' as value"), bootstrap, topic=topic)
     assert committed_values(bootstrap, topic) == [b"v"]
 
 
-def test_more_than_the_producers_memory_is_written_whole(
-    spark: SparkSession, bootstrap: str, topic: str
-) -> None:
+def test_more_rows_than_buffer_memory_are_written(spark: SparkSession, bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, topic, 2)
     frame = spark.range(20_000).selectExpr("concat(cast(id as string), repeat('x', 200)) as value")
     write(frame.coalesce(1), bootstrap, topic=topic, **{"kafka.buffer.memory": "262144"})
-    found = committed_values(bootstrap, topic)
-    assert found == sorted(f"{number}{'x' * 200}".encode() for number in range(20_000))
+    values = committed_values(bootstrap, topic)
+    assert values == sorted(f"{number}{'x' * 200}".encode() for number in range(20_000))
 
 
-def test_wrong_columns_and_options_are_refused_with_words_for_the_user(
+def test_invalid_columns_and_options_are_rejected_with_advice(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     plain = spark.sql("select 'v' as value")
-    assert "needs a column value" in refusal(spark.sql("select 1 as id"), bootstrap, topic=topic)
-    assert "no topic: set the option topic" in refusal(plain, bootstrap)
-    assert "must be string or binary, not int" in refusal(spark.sql("select 1 value"), bootstrap, topic=topic)
-    assert "did you mean guarantee?" in refusal(plain, bootstrap, topic=topic, garantee="x")
+    assert "requires a column value" in write_error(spark.sql("select 1 as id"), bootstrap, topic=topic)
+    assert "no topic: set the option topic" in write_error(plain, bootstrap)
+    assert "must be string or binary, got int" in write_error(
+        spark.sql("select 1 value"), bootstrap, topic=topic
+    )
+    assert "did you mean guarantee?" in write_error(plain, bootstrap, topic=topic, garantee="x")
     with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
         plain.write.format("odradek").mode("overwrite").options(
             **{"kafka.bootstrap.servers": bootstrap, "topic": topic}
         ).save()
 
 
-def test_a_row_without_a_topic_and_one_too_large_fail_the_task_by_name(
+def test_row_without_topic_and_too_large_row_fail_the_task(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     make_topic(bootstrap, topic)
     nowhere = spark.createDataFrame([(topic, "first"), (None, "second")], "topic string, value string")
-    assert "value 'second') has no topic" in refusal(nowhere.coalesce(1), bootstrap)
+    assert "value 'second') has no topic" in write_error(nowhere.coalesce(1), bootstrap)
     large = spark.sql("select repeat('x', 2000000) as value")
-    words = refusal(large, bootstrap, topic=topic)
-    assert "raise kafka.max.request.size" in words
+    assert "raise kafka.max.request.size" in write_error(large, bootstrap, topic=topic)
 
 
-def test_a_stream_is_written_row_by_row_or_as_the_whole_result_each_time(
+def test_append_and_complete_output_modes(
     spark: SparkSession, bootstrap: str, topic: str, checkpoint: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     make_topic(bootstrap, topic)

@@ -1,4 +1,4 @@
-"""Killed drivers and brokers, in short; ``python -m tests.faults.run --only spark`` is the long form."""
+"""Kills of drivers and brokers, a short form of ``python -m tests.faults.run --only spark``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.faults.spark import kills
 
 
 @pytest.mark.timeout(900)
-def test_each_record_is_copied_once_however_often_driver_and_broker_are_killed(tmp_path: Path) -> None:
+def test_each_record_is_copied_once_despite_driver_and_broker_kills(tmp_path: Path) -> None:
     tally = kills.play(tmp_path, ("at_least_once",), 1, seed=1912)
     print(tally.report())
     assert tally.faults == 2
     assert tally.violations == []
-    # Killed where it had written what Spark did not know of: this is what the others guard against.
+    # At least once duplicates records written before a kill, which the other guarantees prevent.
     assert tally.outcomes["at_least_once: records too many"] > 0

@@ -1,4 +1,4 @@
-"""Queries that are stopped, played again and failed: with the marker transaction each row is there once."""
+"""Replayed and failed queries: with the marker transaction each row is written once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek import Admin
 
 
 class Play:
-    """A query from files to a topic, with a checkpoint of its own."""
+    """A query from files to a topic, with its own checkpoint."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, topic: str, directory: Path) -> None:
         self.spark, self.bootstrap, self.topic, self.directory = spark, bootstrap, topic, directory
@@ -28,16 +28,16 @@ class Play:
         make_topic(bootstrap, topic, 2)
 
     def feed(self, first: int, end: int) -> None:
-        """A file of numbers: one micro-batch, with two partitions."""
+        """Add a file of numbers, which is one micro-batch with two partitions."""
         self.feed_numbers(range(first, end))
 
     def feed_numbers(self, numbers: Sequence[int]) -> None:
         (self.files / f"{numbers[0]}.txt").write_text("".join(f"{number}\n" for number in numbers))
 
     def numbers_of_tasks(self, tasks: set[int], tasks_count: int, end: int = 100) -> list[int]:
-        """The numbers below ``end`` that Spark deals to these tasks out of so many."""
-        dealt = self.spark.range(end).selectExpr("id", f"pmod(hash(string(id)), {tasks_count}) AS task")
-        return [row.id for row in dealt.collect() if row.task in tasks]
+        """Return the numbers below ``end`` that Spark partitions to these of ``tasks_count`` tasks."""
+        partitioned = self.spark.range(end).selectExpr("id", f"pmod(hash(string(id)), {tasks_count}) AS task")
+        return [row.id for row in partitioned.collect() if row.task in tasks]
 
     def run(
         self,
@@ -47,11 +47,11 @@ class Play:
         tasks_count: int = 2,
         **options: str,
     ) -> None:
-        """Write all there is, a file for each micro-batch."""
+        """Write all files, one per micro-batch."""
         lines = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
         frame = lines.text(str(self.files)).repartition(tasks_count, "value")
         query = (
-            self.sent(frame if value is None else frame.withColumn("value", value))
+            self.with_key(frame if value is None else frame.withColumn("value", value))
             .writeStream.format("odradek")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "topic": self.topic})
             .options(guarantee=guarantee, checkpointLocation=str(self.directory / checkpoint), **options)
@@ -60,11 +60,11 @@ class Play:
         )
         query.awaitTermination()
 
-    def sent(self, frame: DataFrame) -> DataFrame:
+    def with_key(self, frame: DataFrame) -> DataFrame:
         return frame.select("value", col("value").alias("key"))
 
-    def forget_the_end_of_batch(self, number: int, checkpoint: str = "checkpoint") -> None:
-        """Make the checkpoint what it is when a driver dies right after the last task of a batch."""
+    def remove_commit(self, number: int, checkpoint: str = "checkpoint") -> None:
+        """Simulate the death of the driver right after the last task of a batch."""
         for name in (f"{number}", f".{number}.crc"):
             (self.directory / checkpoint / "commits" / name).unlink(missing_ok=True)
 
@@ -77,12 +77,12 @@ def play(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> Ite
     return Play(spark, bootstrap, topic, tmp_path)
 
 
-def test_a_batch_that_is_played_again_writes_nothing_and_the_next_one_goes_on(play: Play) -> None:
+def test_replayed_batch_writes_nothing_and_the_next_one_continues(play: Play) -> None:
     play.feed(0, 50)
     play.feed(50, 100)
     play.run("exactly_once")
     before = committed_records(play.bootstrap, play.topic)
-    play.forget_the_end_of_batch(1)
+    play.remove_commit(1)
     play.run("exactly_once")
     assert committed_records(play.bootstrap, play.topic) == before
     play.feed(100, 120)
@@ -94,14 +94,14 @@ def test_a_batch_that_is_played_again_writes_nothing_and_the_next_one_goes_on(pl
     ("tasks_count", "written_by", "tasks_count_again"),
     [(4, {2, 3}, 2), (4, {0, 3}, 3), (2, {1}, 4)],
 )
-def test_a_batch_that_is_cut_into_more_or_fewer_tasks_than_before_is_refused(
+def test_replay_with_more_or_fewer_tasks_is_rejected(
     play: Play, tasks_count: int, written_by: set[int], tasks_count_again: int
 ) -> None:
     numbers = play.numbers_of_tasks(written_by, tasks_count)
     play.feed_numbers(numbers)
     play.run("exactly_once", tasks_count=tasks_count)
-    play.forget_the_end_of_batch(0)
-    with pytest.raises(StreamingQueryException, match=r"ReplayMismatch.*batch 0.*go back to"):
+    play.remove_commit(0)
+    with pytest.raises(StreamingQueryException, match=r"ReplayMismatch.*batch 0.*restore the options"):
         play.run("exactly_once", tasks_count=tasks_count_again)
     assert play.values() == numbers
     play.run("exactly_once", tasks_count=tasks_count)
@@ -110,7 +110,7 @@ def test_a_batch_that_is_cut_into_more_or_fewer_tasks_than_before_is_refused(
     assert play.values() == [*numbers, *range(100, 120)]
 
 
-def test_a_checkpoint_that_went_back_in_time_is_refused(play: Play) -> None:
+def test_stale_checkpoint_is_rejected(play: Play) -> None:
     play.feed(0, 50)
     play.run("exactly_once")
     shutil.copytree(play.directory / "checkpoint", play.directory / "restored")
@@ -125,11 +125,11 @@ def test_a_checkpoint_that_went_back_in_time_is_refused(play: Play) -> None:
     assert play.values() == list(range(100))
 
 
-def test_a_marker_topic_that_was_deleted_is_noticed(play: Play) -> None:
+def test_deleted_marker_topic_is_detected(play: Play) -> None:
     markers = f"{play.topic}-markers"
     play.feed(0, 50)
     play.run("exactly_once", markerTopic=markers)
-    play.forget_the_end_of_batch(0)
+    play.remove_commit(0)
     with Admin(bootstrap_servers=play.bootstrap) as admin:
         admin.delete_topics([markers])
     with pytest.raises(StreamingQueryException, match=r"MarkersLost.*missingMarkers"):
@@ -142,8 +142,8 @@ def test_a_marker_topic_that_was_deleted_is_noticed(play: Play) -> None:
     assert play.values() == sorted([*range(50), *range(60)])
 
 
-def test_tasks_are_told_the_run_they_belong_to(play: Play) -> None:
-    def run_of_task(value):  # type: ignore[no-untyped-def]  # Spark would read hints as a wish for pandas
+def test_tasks_get_the_run_id(play: Play) -> None:
+    def run_of_task(value):  # type: ignore[no-untyped-def]  # with type hints Spark would use pandas
         task = TaskContext.get()
         return None if task is None else task.getLocalProperty("spark.jobGroup.id")
 
@@ -156,20 +156,18 @@ def test_tasks_are_told_the_run_they_belong_to(play: Play) -> None:
     assert sorted(Counter(runs).values()) == [5, 5]
 
 
-def test_the_plain_sink_writes_a_batch_that_is_played_again_twice(play: Play) -> None:
+def test_at_least_once_sink_writes_a_replayed_batch_twice(play: Play) -> None:
     play.feed(0, 50)
     play.run("at_least_once")
-    play.forget_the_end_of_batch(0)
+    play.remove_commit(0)
     play.run("at_least_once")
     assert Counter(play.values()) == dict.fromkeys(range(50), 2)
 
 
-def test_a_task_that_fails_leaves_nothing_of_itself_and_succeeds_when_it_is_run_again(
-    play: Play, tmp_path: Path
-) -> None:
+def test_failed_task_leaves_nothing_and_its_retry_succeeds(play: Play, tmp_path: Path) -> None:
     flag = tmp_path / "failed-once"
 
-    def fails_once(value):  # type: ignore[no-untyped-def]  # Spark would read hints as a wish for pandas
+    def fails_once(value):  # type: ignore[no-untyped-def]  # with type hints Spark would use pandas
         if value == "99" and not flag.exists():
             flag.touch()
             raise ArithmeticError("fails once")
@@ -185,16 +183,16 @@ def test_a_task_that_fails_leaves_nothing_of_itself_and_succeeds_when_it_is_run_
     assert play.values() == list(range(100))
 
 
-def test_queries_with_checkpoints_of_their_own_do_not_disturb_each_other(play: Play) -> None:
+def test_queries_with_separate_checkpoints_are_independent(play: Play) -> None:
     play.feed(0, 20)
     play.run("exactly_once", "first")
     play.run("exactly_once", "second")
-    play.forget_the_end_of_batch(0, "first")
+    play.remove_commit(0, "first")
     play.run("exactly_once", "first")
     assert play.values() == sorted([*range(20), *range(20)])
 
 
-def test_a_session_that_may_deal_rows_otherwise_is_refused(play: Play) -> None:
+def test_session_with_adaptive_execution_is_rejected(play: Play) -> None:
     setting = "spark.sql.adaptive.streaming.stateless.enabled"
     play.spark.conf.unset(setting)
     try:
@@ -206,8 +204,8 @@ def test_a_session_that_may_deal_rows_otherwise_is_refused(play: Play) -> None:
     assert play.values() == []
 
 
-def test_a_batch_write_with_an_identity_is_written_once(play: Play) -> None:
-    frame = play.sent(play.spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value"))
+def test_batch_write_with_a_sink_id_is_written_once(play: Play) -> None:
+    frame = play.with_key(play.spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value"))
     writer = frame.write.format("odradek").mode("append").options(topic=play.topic, guarantee="exactly_once")
     writer.option("kafka.bootstrap.servers", play.bootstrap).option("sinkId", play.topic)
     with pytest.raises(PySparkException, match=r"spark\.sql\.adaptive\.enabled"):
@@ -221,7 +219,7 @@ def test_a_batch_write_with_an_identity_is_written_once(play: Play) -> None:
     assert play.values() == list(range(100))
 
 
-def test_enabling_sets_what_exactly_once_needs(play: Play) -> None:
+def test_enable_sets_what_exactly_once_requires(play: Play) -> None:
     from odradek.spark import enable
 
     setting = "spark.sql.adaptive.streaming.stateless.enabled"
@@ -230,7 +228,7 @@ def test_enabling_sets_what_exactly_once_needs(play: Play) -> None:
     assert play.spark.conf.get(setting) == "false"
 
 
-def test_queries_that_start_at_once_share_no_map_that_breaks(play: Play) -> None:
+def test_concurrent_query_starts_do_not_corrupt_the_environment(play: Play) -> None:
     from odradek.spark import enable
 
     context = play.spark.sparkContext

@@ -1,4 +1,4 @@
-"""Batch queries over topics: every way to say from where to where."""
+"""Batch queries over topics: selection of topics and ranges, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek import Admin, Producer, TopicPartition
 
 HOUR_MS = 3_600_000
 FIRST = datetime.datetime.now(datetime.UTC).replace(microsecond=0) - datetime.timedelta(hours=3)
-"""Not long ago: older records could be expired by the time they are read."""
+"""Recent, because older records could expire before they are read."""
 FIRST_MS = int(FIRST.timestamp() * 1000)
 
 
@@ -28,7 +28,7 @@ VIENNA = datetime.timezone(datetime.timedelta(hours=1))
 
 @pytest.fixture
 def castle(bootstrap: str, topic: str) -> str:
-    """A topic with two partitions: a0 … a4, then b0 … b4 an hour later, and c0 in the second one."""
+    """Create a topic with two partitions: a0 … a4, b0 … b4 an hour later, and c0 in the second."""
     make_topic(bootstrap, topic, partitions=2)
     write(bootstrap, topic, [f"a{i}" for i in range(5)], timestamp_ms=FIRST_MS)
     write(bootstrap, topic, [f"b{i}" for i in range(5)], timestamp_ms=FIRST_MS + HOUR_MS)
@@ -40,7 +40,7 @@ A = [f"a{i}" for i in range(5)]
 B = [f"b{i}" for i in range(5)]
 
 
-def test_a_whole_topic_is_read_with_the_columns_of_sparks_own_source(
+def test_topic_is_read_with_the_columns_of_sparks_own_source(
     spark: SparkSession, bootstrap: str, castle: str
 ) -> None:
     frame = batch(spark, bootstrap, subscribe=castle, includeHeaders="true")
@@ -49,7 +49,7 @@ def test_a_whole_topic_is_read_with_the_columns_of_sparks_own_source(
     last = rows[-1]
     assert (last.topic, last.partition, last.offset, last.key, last.timestampType) == (castle, 1, 0, None, 0)
     assert last.timestamp == FIRST.replace(tzinfo=None)
-    assert [(one.key, bytes(one.value)) for one in last.headers] == [("from", b"the count")]
+    assert [(header.key, bytes(header.value)) for header in last.headers] == [("from", b"the count")]
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ def test_a_whole_topic_is_read_with_the_columns_of_sparks_own_source(
         ({"startingOffsetsByTimestamp": {"0": iso(0.5).removesuffix("+00:00")}}, [*B, "c0"]),
     ],
 )
-def test_a_range_can_be_said_by_offsets_and_times(
+def test_ranges_by_offsets_and_timestamps(
     spark: SparkSession, bootstrap: str, castle: str, options: dict[str, Any], values: list[str]
 ) -> None:
-    said = {
+    raw_options = {
         name: json.dumps({castle: value}) if isinstance(value, dict) else value
         for name, value in options.items()
     }
-    assert values_of(batch(spark, bootstrap, subscribe=castle, **said)) == values
+    assert values_of(batch(spark, bootstrap, subscribe=castle, **raw_options)) == values
 
 
-def test_reading_begins_where_a_group_stands(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_batch_starts_at_group_offsets(spark: SparkSession, bootstrap: str, castle: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.alter_group_offsets(f"{castle}-group", {TopicPartition(castle, 0): 9})
     options = {"startingOffsets": "group", "kafka.group.id": f"{castle}-group"}
@@ -89,19 +89,17 @@ def test_reading_begins_where_a_group_stands(spark: SparkSession, bootstrap: str
     assert values_of(frame) == ["b4", "c0"]
 
 
-def test_partitions_are_assigned_and_topics_found_by_pattern(
-    spark: SparkSession, bootstrap: str, castle: str
-) -> None:
+def test_assign_and_subscribe_pattern(spark: SparkSession, bootstrap: str, castle: str) -> None:
     assigned = batch(spark, bootstrap, assign=json.dumps({castle: [1]}))
     assert values_of(assigned) == ["c0"]
     make_topic(bootstrap, f"{castle}.second")
     write(bootstrap, f"{castle}.second", ["d0"])
-    found = batch(spark, bootstrap, subscribePattern=f"{castle}.*")
-    assert values_of(found) == [*A, *B, "c0", "d0"]
+    matching = batch(spark, bootstrap, subscribePattern=f"{castle}.*")
+    assert values_of(matching) == [*A, *B, "c0", "d0"]
     assert values_of(batch(spark, bootstrap, subscribePattern=f"{castle}-nothing.*")) == []
 
 
-def test_a_user_schema_prunes_columns_in_any_order(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_user_schema_selects_columns_in_any_order(spark: SparkSession, bootstrap: str, castle: str) -> None:
     frame = (
         spark.read.format("odradek")
         .schema("headers array<struct<key:string,value:binary>>, offset long")
@@ -114,7 +112,7 @@ def test_a_user_schema_prunes_columns_in_any_order(spark: SparkSession, bootstra
     assert (row.headers[0].key, row.offset) == ("from", 0)
 
 
-def test_sql_reads_topics(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_topic_is_read_by_sql(spark: SparkSession, bootstrap: str, castle: str) -> None:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW castle USING odradek OPTIONS ("
         f"`kafka.bootstrap.servers` '{bootstrap}', subscribe '{castle}')"
@@ -123,13 +121,13 @@ def test_sql_reads_topics(spark: SparkSession, bootstrap: str, castle: str) -> N
     assert (row.n, row.last) == (11, 9)
 
 
-def test_partitions_are_split_among_tasks(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_min_partitions_splits_ranges(spark: SparkSession, bootstrap: str, castle: str) -> None:
     frame = batch(spark, bootstrap, subscribe=castle, minPartitions="4")
     assert frame.rdd.getNumPartitions() == 4
     assert values_of(frame) == [*A, *B, "c0"]
 
 
-def test_read_committed_ends_before_what_is_undecided(
+def test_read_committed_ends_at_the_last_stable_offset(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     make_topic(bootstrap, topic)
@@ -146,51 +144,55 @@ def test_read_committed_ends_before_what_is_undecided(
         assert values_of(batch(spark, bootstrap, subscribe=topic, **options)) == ["plain", "undecided"]
 
 
-def told(spark: SparkSession, bootstrap: str, **options: str) -> str:
+def read_error(spark: SparkSession, bootstrap: str, **options: str) -> str:
     with pytest.raises(PySparkException) as raised:
         batch(spark, bootstrap, **options).collect()
     return str(raised.value)
 
 
-def test_expired_offsets_are_named_or_left_out(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_expired_offsets_raise_or_are_skipped(spark: SparkSession, bootstrap: str, castle: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.delete_records({TopicPartition(castle, 0): 7})
-    asked = {"assign": json.dumps({castle: [0]}), "startingOffsets": json.dumps({castle: {"0": 2}})}
-    message = told(spark, bootstrap, **asked)
-    assert f"{castle}-0: offsets 2 to 6 are gone, as the log now starts at 7" in message
+    options = {"assign": json.dumps({castle: [0]}), "startingOffsets": json.dumps({castle: {"0": 2}})}
+    message = read_error(spark, bootstrap, **options)
+    assert f"{castle}-0: offsets 2 to 6 are lost: the log now starts at 7" in message
     assert "failOnDataLoss=false" in message
-    assert values_of(batch(spark, bootstrap, **asked, failOnDataLoss="false")) == B[2:]
+    assert values_of(batch(spark, bootstrap, **options, failOnDataLoss="false")) == B[2:]
 
 
-def test_offsets_beyond_the_end_are_named_or_left_out(
+def test_offsets_beyond_the_log_end_raise_or_are_skipped(
     spark: SparkSession, bootstrap: str, castle: str
 ) -> None:
-    asked = {"assign": json.dumps({castle: [1]}), "endingOffsets": json.dumps({castle: {"1": 12}})}
-    assert f"{castle}-1: offsets up to 12 are asked for, but the log ends at 1" in told(
-        spark, bootstrap, **asked
+    options = {"assign": json.dumps({castle: [1]}), "endingOffsets": json.dumps({castle: {"1": 12}})}
+    assert f"{castle}-1: offsets up to 12 are requested, but the log ends at 1" in read_error(
+        spark, bootstrap, **options
     )
-    assert values_of(batch(spark, bootstrap, **asked, failOnDataLoss="false")) == ["c0"]
+    assert values_of(batch(spark, bootstrap, **options, failOnDataLoss="false")) == ["c0"]
 
 
-def test_what_cannot_be_read_is_told_in_one_message(spark: SparkSession, bootstrap: str, castle: str) -> None:
+def test_invalid_reads_fail_with_one_message(spark: SparkSession, bootstrap: str, castle: str) -> None:
     missing = f"{castle}-none does not exist: create it"
-    assert missing in told(spark, bootstrap, subscribe=f"{castle}-none")
-    assert f"{castle}-7 does not exist" in told(spark, bootstrap, assign=json.dumps({castle: [0, 7]}))
-    strange = json.dumps({"other": {"0": 1}})
-    assert "startingOffsets names other-0" in told(
-        spark, bootstrap, subscribe=castle, startingOffsets=strange
+    assert missing in read_error(spark, bootstrap, subscribe=f"{castle}-none")
+    assert f"{castle}-7 does not exist" in read_error(spark, bootstrap, assign=json.dumps({castle: [0, 7]}))
+    unknown = json.dumps({"other": {"0": 1}})
+    assert "startingOffsets names other-0" in read_error(
+        spark, bootstrap, subscribe=castle, startingOffsets=unknown
     )
-    turned = {
+    reversed_range = {
         "startingOffsets": json.dumps({castle: {"0": 5}}),
         "endingOffsets": json.dumps({castle: {"0": 3}}),
     }
-    assert "lies above its endingOffsets (3)" in told(spark, bootstrap, subscribe=castle, **turned)
-    assert "did you mean startingOffsets?" in told(spark, bootstrap, subscribe=castle, startingOfsets="x")
-    assert "has no record at or after the starting time" in told(
+    assert "must be <= its endingOffsets (3), got 5" in read_error(
+        spark, bootstrap, subscribe=castle, **reversed_range
+    )
+    assert "did you mean startingOffsets?" in read_error(
+        spark, bootstrap, subscribe=castle, startingOfsets="x"
+    )
+    assert "has no record at or after the starting timestamp" in read_error(
         spark, bootstrap, subscribe=castle, startingTimestamp="2030-01-01"
     )
 
 
-def test_brokers_that_cannot_be_reached_are_named(spark: SparkSession) -> None:
+def test_unreachable_brokers_are_reported(spark: SparkSession) -> None:
     quick = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "900"}
-    assert "127.0.0.1:1" in told(spark, "127.0.0.1:1", subscribe="castle", **quick)
+    assert "127.0.0.1:1" in read_error(spark, "127.0.0.1:1", subscribe="castle", **quick)

@@ -1,4 +1,4 @@
-"""What a task of Spark reads of a real broker is what librdkafka wrote there, cell by cell."""
+"""Range reads of a task from a real broker, compared with records written by librdkafka."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.source.arrow_batches import BATCH_BYTES_MAX
 from odradek.spark.source.data_loss import DataLoss
 from odradek.spark.source.range_reader import record_batches
-from odradek.spark.source.ranges import Range
+from odradek.spark.source.ranges import OffsetRange
 from odradek.spark.source.schema import source_schema
 from odradek.spark.worker import client_pool
 
-BEGAN_MS = int(time.time() * 1000)
-"""Records are as old as the tests: older ones might be gone before they are read."""
-WHOLE = source_schema(include_headers=True)
+START_MS = int(time.time() * 1000)
+"""Recent, because older records could expire before they are read."""
+ALL_COLUMNS = source_schema(include_headers=True)
 CREATE_TIME, APPEND_TIME = 0, 1
 
 
 @pytest.fixture(autouse=True)
 def clients_of_this_process() -> Iterator[None]:
-    """Tasks run here, not in workers of Spark: their clients end with the test."""
+    """Close the clients of this process, which runs the tasks instead of Spark's workers."""
     yield
     client_pool.close_all()
 
 
 def create(bootstrap: str, topic: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    given = {name.replace("_", "."): value for name, value in config.items()}
-    for made in admin.create_topics([NewTopic(topic, 1, 1, config=given)]).values():
-        made.result(30)
+    topic_config = {name.replace("_", "."): value for name, value in config.items()}
+    for future in admin.create_topics([NewTopic(topic, 1, 1, config=topic_config)]).values():
+        future.result(30)
 
 
-def producer_of(bootstrap: str, **options: Any) -> confluent_kafka.Producer:
-    given = {name.replace("_", "."): value for name, value in options.items()}
-    return confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **given})
+def new_producer(bootstrap: str, **options: Any) -> confluent_kafka.Producer:
+    settings = {name.replace("_", "."): value for name, value in options.items()}
+    return confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **settings})
 
 
 def send(producer: confluent_kafka.Producer, topic: str, value: bytes | None, **fields: Any) -> None:
@@ -56,8 +56,9 @@ def send(producer: confluent_kafka.Producer, topic: str, value: bytes | None, **
 
 def end_of(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> int:
     with Admin(bootstrap_servers=bootstrap) as admin:
-        place = TopicPartition(topic, 0)
-        return admin.list_offsets({place: OffsetSpec.LATEST}, isolation_level=isolation)[place].offset
+        partition = TopicPartition(topic, 0)
+        specs = {partition: OffsetSpec.LATEST}
+        return admin.list_offsets(specs, isolation_level=isolation)[partition].offset
 
 
 def read(
@@ -65,12 +66,12 @@ def read(
     topic: str,
     start: int,
     end: int,
-    schema: StructType = WHOLE,
+    schema: StructType = ALL_COLUMNS,
     settings: dict[str, str] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    made = SourceOptions({"bootstrap.servers": bootstrap, **(settings or {})}, **options)
-    batches = record_batches(made, Range(topic, 0, start, end), schema)
+    source_options = SourceOptions({"bootstrap.servers": bootstrap, **(settings or {})}, **options)
+    batches = record_batches(source_options, OffsetRange(topic, 0, start, end), schema)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -79,9 +80,9 @@ def values(rows: list[dict[str, Any]]) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_rows_are_what_was_written_in_every_codec(bootstrap: str, topic: str, codec: str) -> None:
+def test_rows_equal_written_records_in_every_codec(bootstrap: str, topic: str, codec: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap, compression_type=codec, linger_ms=20)
+    producer = new_producer(bootstrap, compression_type=codec, linger_ms=20)
     written: list[dict[str, Any]] = []
     for offset, (key, value, headers) in enumerate(
         [
@@ -93,19 +94,19 @@ def test_rows_are_what_was_written_in_every_codec(bootstrap: str, topic: str, co
         ]
         * 40
     ):
-        send(producer, topic, value, key=key, headers=headers, timestamp=BEGAN_MS + offset)
-        made = [{"key": name, "value": content} for name, content in headers]
-        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=BEGAN_MS + offset)
-        row = (key, value, topic, 0, offset, when, CREATE_TIME, made or None)
-        written.append(dict(zip(WHOLE.names, row, strict=True)))
+        send(producer, topic, value, key=key, headers=headers, timestamp=START_MS + offset)
+        header_rows = [{"key": name, "value": content} for name, content in headers]
+        time_ = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=START_MS + offset)
+        row = (key, value, topic, 0, offset, time_, CREATE_TIME, header_rows or None)
+        written.append(dict(zip(ALL_COLUMNS.names, row, strict=True)))
     assert producer.flush(30) == 0
     assert read(bootstrap, topic, 0, len(written)) == written
     assert read(bootstrap, topic, 33, 122) == written[33:122]
 
 
-def test_ranges_cut_in_the_middle_of_batches_meet_without_a_seam(bootstrap: str, topic: str) -> None:
+def test_ranges_split_within_batches_are_contiguous(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap, linger_ms=50)
+    producer = new_producer(bootstrap, linger_ms=50)
     for index in range(1000):
         send(producer, topic, b"%d" % index)
     assert producer.flush(30) == 0
@@ -116,9 +117,9 @@ def test_ranges_cut_in_the_middle_of_batches_meet_without_a_seam(bootstrap: str,
     assert found == [b"%d" % index for index in range(1000)]
 
 
-def test_times_of_the_broker_are_told_from_those_of_producers(bootstrap: str, topic: str) -> None:
+def test_log_append_time_and_create_time_are_distinguished(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, message_timestamp_type="LogAppendTime")
-    producer = producer_of(bootstrap)
+    producer = new_producer(bootstrap)
     send(producer, topic, b"", timestamp=1_000)
     assert producer.flush(30) == 0
     (row,) = read(bootstrap, topic, 0, 1)
@@ -126,9 +127,9 @@ def test_times_of_the_broker_are_told_from_those_of_producers(bootstrap: str, to
     assert abs(row["timestamp"] - datetime.now(UTC)) < timedelta(minutes=5)
 
 
-def test_aborted_rows_are_there_only_for_who_reads_uncommitted(bootstrap: str, topic: str) -> None:
+def test_aborted_records_are_read_only_with_read_uncommitted(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap, transactional_id=topic)
+    producer = new_producer(bootstrap, transactional_id=topic)
     producer.init_transactions(30)
     for value, is_kept in ((b"a", True), (b"b", False), (b"c", True), (b"d", False)):
         producer.begin_transaction()
@@ -143,12 +144,12 @@ def test_aborted_rows_are_there_only_for_who_reads_uncommitted(bootstrap: str, t
     committed = {"isolation.level": "read_committed"}
     assert values(read(bootstrap, topic, 0, end, settings=committed)) == [b"a", b"c"]
     assert values(read(bootstrap, topic, 0, end)) == [b"a", b"b", b"c", b"d"]
-    # A range that ends, or begins, among what is not given.
+    # Ranges that start or end at offsets without a visible record.
     cut = [values(read(bootstrap, topic, at, at + 1, settings=committed)) for at in range(end)]
     assert cut == [[b"a"], [], [], [], [b"c"], [], [], []]
 
 
-def test_gaps_of_a_compacted_topic_are_passed(start_broker: StartBroker, topic: str) -> None:
+def test_gaps_of_a_compacted_topic_are_skipped(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker({"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "500"})
     create(
         broker.bootstrap,
@@ -158,13 +159,13 @@ def test_gaps_of_a_compacted_topic_are_passed(start_broker: StartBroker, topic: 
         min_cleanable_dirty_ratio="0.01",
         max_compaction_lag_ms="1",
     )
-    producer = producer_of(broker.bootstrap)
+    producer = new_producer(broker.bootstrap)
     for index in range(60):
         send(producer, topic, b"%d" % index + b"x" * 200, key=b"%d" % (index % 3))
         producer.flush(30)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        # What the cleaner does between two looks is none of this test's business.
+        # The cleaner may run between two reads.
         before = read(broker.bootstrap, topic, 0, 60)
         first, last = before[0]["offset"], before[-1]["offset"]
         inside = read(broker.bootstrap, topic, first + 1, last)
@@ -177,15 +178,15 @@ def test_gaps_of_a_compacted_topic_are_passed(start_broker: StartBroker, topic: 
     assert inside == before[1:-1]
 
 
-def test_large_rows_make_small_batches(bootstrap: str, topic: str) -> None:
+def test_large_records_make_small_arrow_batches(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap)
+    producer = new_producer(bootstrap)
     for _ in range(60):
         send(producer, topic, b"x" * 900_000)
     assert producer.flush(60) == 0
     options = SourceOptions({"bootstrap.servers": bootstrap})
     sizes, count = [], 0
-    for batch in record_batches(options, Range(topic, 0, 0, 60), source_schema(False)):
+    for batch in record_batches(options, OffsetRange(topic, 0, 0, 60), source_schema(False)):
         sizes.append(batch.get_total_buffer_size())
         count += batch.num_rows
     assert count == 60
@@ -193,40 +194,42 @@ def test_large_rows_make_small_batches(bootstrap: str, topic: str) -> None:
     assert max(sizes) < 3 * BATCH_BYTES_MAX
 
 
-def test_lost_rows_are_named_or_passed_over(bootstrap: str, topic: str) -> None:
+def test_lost_records_raise_or_are_skipped(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap)
+    producer = new_producer(bootstrap)
     for index in range(20):
         send(producer, topic, b"%d" % index)
     assert producer.flush(30) == 0
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.delete_records({TopicPartition(topic, 0): 15})
-    with pytest.raises(DataLoss, match=f"{topic}-0: offsets 3 to 14 are gone.*failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=f"{topic}-0: offsets 3 to 14 are lost.*failOnDataLoss=false"):
         read(bootstrap, topic, 3, 20)
     left = [b"%d" % index for index in range(15, 20)]
     assert values(read(bootstrap, topic, 3, 20, fail_on_data_loss=False)) == left
     assert values(read(bootstrap, topic, 18, 50, fail_on_data_loss=False)) == left[3:]
-    with pytest.raises(DataLoss, match=f"{topic}-0: offsets up to 50 are asked for, but the log ends at 20"):
+    with pytest.raises(DataLoss, match=f"{topic}-0: offsets up to 50 are requested, but the log ends at 20"):
         read(bootstrap, topic, 30, 50)
 
 
-def test_nobody_waits_longer_than_was_said(bootstrap: str, topic: str) -> None:
+def test_poll_timeout_is_respected(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
     with pytest.raises(TimedOut, match=f"{topic}-0 .*900 ms.* at offset 0 of the range"):
         read(bootstrap, topic, 0, 5, poll_timeout_ms=900)
 
 
-def test_a_broker_that_is_started_again_is_waited_for(start_broker: StartBroker, topic: str) -> None:
+def test_broker_restart_is_waited_for(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker()
     create(broker.bootstrap, topic)
-    producer = producer_of(broker.bootstrap)
+    producer = new_producer(broker.bootstrap)
     for index in range(2_000):
         send(producer, topic, b"%d" % index * 50)
     assert producer.flush(30) == 0
     settings = {"bootstrap.servers": broker.bootstrap, "max.partition.fetch.bytes": "20000"}
     found: list[int] = []
-    schema = StructType([WHOLE["offset"]])
-    for count, batch in enumerate(record_batches(SourceOptions(settings), Range(topic, 0, 0, 2_000), schema)):
+    schema = StructType([ALL_COLUMNS["offset"]])
+    for count, batch in enumerate(
+        record_batches(SourceOptions(settings), OffsetRange(topic, 0, 0, 2_000), schema)
+    ):
         found += batch.column("offset").to_pylist()
         if count == 1:
             broker.kill()
@@ -234,11 +237,11 @@ def test_a_broker_that_is_started_again_is_waited_for(start_broker: StartBroker,
     assert found == list(range(2_000))
 
 
-def test_headers_and_some_columns_come_through_spark(spark: SparkSession, bootstrap: str, topic: str) -> None:
+def test_headers_and_selected_columns_through_spark(spark: SparkSession, bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
-    producer = producer_of(bootstrap)
-    send(producer, topic, b"v", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=BEGAN_MS)
-    send(producer, topic, None, timestamp=BEGAN_MS + 1)
+    producer = new_producer(bootstrap)
+    send(producer, topic, b"v", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=START_MS)
+    send(producer, topic, None, timestamp=START_MS + 1)
     assert producer.flush(30) == 0
     reader = (
         spark.read.format("odradek")
@@ -252,4 +255,4 @@ def test_headers_and_some_columns_come_through_spark(spark: SparkSession, bootst
     first, second = sorted(reader.schema(schema).load().collect(), key=lambda row: row.timestamp)
     assert [tuple(pair) for pair in first.headers] == [("h", b"1"), ("n", None)]
     assert (second.headers, second.value, second.timestampType) == (None, None, CREATE_TIME)
-    assert first.timestamp.timestamp() == pytest.approx(BEGAN_MS / 1000)
+    assert first.timestamp.timestamp() == pytest.approx(START_MS / 1000)

@@ -1,4 +1,4 @@
-"""A pipeline for tests that need one and do not care which."""
+"""A default pipeline for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from odradek.pipelines.spec.reader import Spec, parse_spec
 
 
 def spec_of(source: str = "", sink: str = 'type = "noop"', more: str = "", pipeline: str = "") -> Spec:
-    """The pipeline ``orders``, from the topic ``t`` unless ``source`` says otherwise."""
+    """Return the pipeline ``orders``, with the source topic ``t`` by default."""
     text = f"""
 [pipeline]
 name = "orders"

@@ -1,7 +1,7 @@
-"""What is in the checkpoint of a pipeline: Spark's own files, which are only read, and ours beside them.
+"""The checkpoint location of a pipeline: Spark's files, which are only read, and our sidecar files.
 
-Spark writes ``offsets/N`` before batch N runs and ``commits/N`` after it. Ours are in ``odradek/``. Nothing
-here ever changes a file of Spark's; ``move_aside`` renames the whole folder.
+Spark writes ``offsets/N`` (offset log) before batch N runs, and ``commits/N`` (commit log) after it. Sidecar
+files are in ``odradek/``. Spark's files are never changed; ``move_aside`` renames the whole directory.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, Final
 from pyarrow import fs
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""``{"orders": {"0": 12}}``, as Spark's log of offsets has it for a topic source."""
+"""``{"orders": {"0": 12}}``, as in Spark's offset log for a topic source."""
 
-OURS: Final = "odradek"
+SIDECAR_DIRECTORY: Final = "odradek"
 _NUMBER: Final = re.compile(r"\d+")
-_NOTHING: Final = "-"
+_NO_OFFSET: Final = "-"
 _REPAIR: Final = (
-    "Put the file back from a copy of the checkpoint, or begin anew with odradek pipeline reset, which keeps "
-    "the old checkpoint beside the new one"
+    "Restore the file from a copy of the checkpoint, or start over with odradek pipeline reset, which keeps "
+    "the old checkpoint"
 )
 _HADOOP_S3: Final = re.compile(r"^s3[an]://")
 
 
 class CheckpointUnreadable(Exception):
-    """Files of a checkpoint are not what they should be; names the place."""
+    """Raised for an invalid file of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch that Spark has written down to run: where each source ends, and when it was planned."""
+    """An entry of the offset log: the end offsets of each source, and the time of planning."""
 
     batch_id: int
     planned_ms: int | None
@@ -44,12 +44,12 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """How far a query has come."""
+    """Progress of a query."""
 
     query_id: str | None = None
     last_planned: PlannedBatch | None = None
     last_committed: PlannedBatch | None = None
-    """The last batch that ended; its ends are known as long as Spark keeps them."""
+    """The last committed batch; its end offsets are known as long as Spark keeps them."""
     committed_id: int | None = None
 
     @property
@@ -58,7 +58,7 @@ class CheckpointState:
 
     @property
     def unfinished(self) -> PlannedBatch | None:
-        """The batch that will run again first: planned, and not known to have ended."""
+        """The batch that is planned and not committed: it is replayed first."""
         planned = self.last_planned
         if planned is None or (self.committed_id is not None and planned.batch_id <= self.committed_id):
             return None
@@ -66,55 +66,55 @@ class CheckpointState:
 
 
 def newest_number(names: Iterable[str]) -> int | None:
-    """The newest batch among the names of a log's files; others are Spark's temporary ones."""
+    """Return the latest batch id among the names of a log's files; others are temporary files."""
     return max((int(name) for name in names if _NUMBER.fullmatch(name)), default=None)
 
 
 def parse_planned(batch_id: int, text: str) -> PlannedBatch:
-    """A file of ``offsets``: a version, a line about the batch, and one line for each source."""
+    """Parse a file of the offset log: a version, the batch metadata, and one line per source."""
     lines = text.splitlines()
     try:
-        about = json.loads(lines[1])
-        ends = tuple(None if line == _NOTHING else json.loads(line) for line in lines[2:])
-        planned_ms = about.get("batchTimestampMs")
-        return PlannedBatch(batch_id, planned_ms, ends, about.get("conf") or {})
+        metadata = json.loads(lines[1])
+        ends = tuple(None if line == _NO_OFFSET else json.loads(line) for line in lines[2:])
+        planned_ms = metadata.get("batchTimestampMs")
+        return PlannedBatch(batch_id, planned_ms, ends, metadata.get("conf") or {})
     except IndexError:
-        raise CheckpointUnreadable(f"offsets/{batch_id} is no log of offsets: it ends too early") from None
-    except (ValueError, AttributeError) as wrong:
-        raise CheckpointUnreadable(f"offsets/{batch_id} is no log of offsets: {wrong}") from None
+        raise CheckpointUnreadable(f"offsets/{batch_id} is not a valid offset log: truncated") from None
+    except (ValueError, AttributeError) as error:
+        raise CheckpointUnreadable(f"offsets/{batch_id} is not a valid offset log: {error}") from None
 
 
 def parse_query_id(text: str) -> str:
-    """The file ``metadata``."""
+    """Parse the file ``metadata``."""
     try:
         return str(json.loads(text)["id"])
-    except (ValueError, KeyError, TypeError) as wrong:
-        raise CheckpointUnreadable(f"metadata names no query: {wrong}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointUnreadable(f"metadata has no query id: {error}") from None
 
 
 class Checkpoint:
     """A checkpoint at a path or URI; it need not exist yet."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        if "://" in place:
-            # Hadoop's names of S3 mean nothing to Arrow.
-            self._files, root = fs.FileSystem.from_uri(_HADOOP_S3.sub("s3://", place))
+    def __init__(self, location: str) -> None:
+        self.location = location
+        if "://" in location:
+            # Arrow does not know Hadoop's URI schemes of S3.
+            self._files, root = fs.FileSystem.from_uri(_HADOOP_S3.sub("s3://", location))
         else:
-            self._files, root = fs.LocalFileSystem(), place
+            self._files, root = fs.LocalFileSystem(), location
         self._root = root.rstrip("/")
         self.is_local = isinstance(self._files, fs.LocalFileSystem)
 
     @property
-    def spark_place(self) -> str:
-        """The place as Spark must be told it: a bare path could mean another file system there."""
-        return self.place if "://" in self.place else f"file://{self.place}"
+    def spark_location(self) -> str:
+        """The location for Spark: a bare path could mean another default file system."""
+        return self.location if "://" in self.location else f"file://{self.location}"
 
     def exists(self) -> bool:
         return bool(self._files.get_file_info(self._root).type == fs.FileType.Directory)
 
     def state(self) -> CheckpointState:
-        """How far Spark has come; raises CheckpointUnreadable."""
+        """Return the progress of the query; raise CheckpointUnreadable."""
         query = self._read("metadata")
         planned_id = newest_number(self._names("offsets"))
         committed_id = newest_number(self._names("commits"))
@@ -125,40 +125,41 @@ class Checkpoint:
                 self._planned(committed_id),
                 committed_id,
             )
-        except CheckpointUnreadable as wrong:
-            raise CheckpointUnreadable(f"{self.place}/{wrong}. {_REPAIR}") from None
+        except CheckpointUnreadable as error:
+            raise CheckpointUnreadable(f"{self.location}/{error}. {_REPAIR}") from None
 
     def _planned(self, batch_id: int | None) -> PlannedBatch | None:
         text = None if batch_id is None else self._read(f"offsets/{batch_id}")
         return None if text is None or batch_id is None else parse_planned(batch_id, text)
 
     def read_sidecar(self, name: str) -> str | None:
-        """A file of ours; None if there is none."""
-        return self._read(f"{OURS}/{name}")
+        """Return the text of a sidecar file; None if it does not exist."""
+        return self._read(f"{SIDECAR_DIRECTORY}/{name}")
 
     def read_sidecar_json(self, name: str) -> dict[str, Any] | None:
-        """A file of ours that holds an object; None if there is none. Raises CheckpointUnreadable."""
+        """Return the JSON object of a sidecar file; None if it does not exist. Raise CheckpointUnreadable."""
         text = self.read_sidecar(name)
         if text is None:
             return None
+        path = f"{self.location}/{SIDECAR_DIRECTORY}/{name}"
         try:
-            found = json.loads(text)
-        except ValueError as wrong:
-            raise CheckpointUnreadable(f"{self.place}/{OURS}/{name} is no JSON: {wrong}. {_REPAIR}") from None
-        if not isinstance(found, dict):
-            raise CheckpointUnreadable(f"{self.place}/{OURS}/{name} holds no JSON object. {_REPAIR}")
-        return found
+            value = json.loads(text)
+        except ValueError as error:
+            raise CheckpointUnreadable(f"{path} is not valid JSON: {error}. {_REPAIR}") from None
+        if not isinstance(value, dict):
+            raise CheckpointUnreadable(f"{path} is not a JSON object. {_REPAIR}")
+        return value
 
     def write_sidecar(self, name: str, text: str) -> None:
-        """A file of ours, whole or not at all."""
-        self._write(f"{self._root}/{OURS}/{name}", text)
+        """Write a sidecar file, atomically on a local file system."""
+        self._write(f"{self._root}/{SIDECAR_DIRECTORY}/{name}", text)
 
     def remove_sidecar(self, name: str) -> None:
-        """Forget a file of ours, if there is one."""
-        self._remove(f"{self._root}/{OURS}/{name}")
+        """Remove a sidecar file, if it exists."""
+        self._remove(f"{self._root}/{SIDECAR_DIRECTORY}/{name}")
 
     def read_beside(self, name: str) -> str | None:
-        """A file that stays when the folder is moved; None if there is none."""
+        """Return a file beside the directory, which stays when it is moved; None if it does not exist."""
         return self._text_of(f"{self._root}.{name}")
 
     def write_beside(self, name: str, text: str) -> None:
@@ -168,9 +169,9 @@ class Checkpoint:
         self._remove(f"{self._root}.{name}")
 
     def move_aside(self, suffix: str) -> str:
-        """Rename the whole checkpoint; gives its new place."""
+        """Rename the whole checkpoint; return its new location."""
         self._files.move(self._root, f"{self._root}.{suffix}")
-        return f"{self.place.rstrip('/')}.{suffix}"
+        return f"{self.location.rstrip('/')}.{suffix}"
 
     def _read(self, name: str) -> str | None:
         return self._text_of(f"{self._root}/{name}")
@@ -179,16 +180,16 @@ class Checkpoint:
         if self._files.get_file_info(path).type != fs.FileType.File:
             return None
         with self._files.open_input_stream(path) as stream:
-            # What is no text is no JSON either, and told as such.
+            # Invalid UTF-8 is reported as invalid JSON.
             return bytes(stream.read()).decode(errors="replace")
 
     def _write(self, path: str, text: str) -> None:
         self._files.create_dir(os.path.dirname(path), recursive=True)
-        fresh = f"{path}.{os.getpid()}.tmp" if self.is_local else path
-        with self._files.open_output_stream(fresh) as stream:
+        temporary = f"{path}.{os.getpid()}.tmp" if self.is_local else path
+        with self._files.open_output_stream(temporary) as stream:
             stream.write(text.encode())
-        if fresh != path:
-            self._files.move(fresh, path)
+        if temporary != path:
+            self._files.move(temporary, path)
 
     def _remove(self, path: str) -> None:
         if self._files.get_file_info(path).type == fs.FileType.File:
@@ -196,4 +197,4 @@ class Checkpoint:
 
     def _names(self, folder: str) -> list[str]:
         listing = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
-        return [found.base_name for found in self._files.get_file_info(listing)]
+        return [entry.base_name for entry in self._files.get_file_info(listing)]

@@ -1,9 +1,9 @@
-"""One runner per pipeline: who runs it holds a lease, here and in the cluster.
+"""The lease of a pipeline, which ensures one runner per pipeline, on this host and in the cluster.
 
-A local checkpoint is locked by a file lock, which ends with its process. Where a pipeline has brokers, its
-runner is also the one member of a consumer group that owns the only partition of a topic: brokers give it to
-somebody else when the runner has been silent for the session timeout. A member that has it keeps it when
-others join (cooperative-sticky), so nobody can take it away.
+A local checkpoint is locked by a file lock, which ends with its process. If a pipeline has brokers, its
+runner is also the member of a consumer group that owns the only partition of a topic: brokers reassign it
+when the runner misses heartbeats for the session timeout. An owner keeps it when others join
+(cooperative-sticky).
 """
 
 from __future__ import annotations
@@ -17,21 +17,28 @@ from typing import TYPE_CHECKING, Final
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.checkpoint.lease_holder import is_dead_here, parse_holder
-from odradek.pipelines.checkpoint.lock import LeaseTaken, local_lock, lock_holder, me, taken_words
+from odradek.pipelines.checkpoint.lock import (
+    LeaseTaken,
+    holder_id,
+    is_process_dead,
+    local_lock,
+    lock_holder,
+    parse_holder,
+    taken_message,
+)
 from odradek.pipelines.clusters import admin_for, settings_for
 from odradek.pipelines.spec.model import Spec
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
 
-__all__ = ["GroupLease", "LeaseTaken", "group_of", "held", "holder", "joining", "local_lock"]
+__all__ = ["GroupLease", "LeaseTaken", "group_of", "hold", "holder", "joining", "local_lock"]
 
 TOPIC: Final = "__pipeline_leases"
-"""It never holds a record: its one partition is what is owned."""
+"""Never holds a record: owning its one partition is the lease."""
 SESSION_MS: Final = 10_000
 JOIN_S: Final = 20.0
-"""Time to join: brokers let the first member of a group wait for others for some seconds."""
+"""Time to join: brokers delay the first rebalance of a group."""
 _POLL_S: Final = 0.5
 
 
@@ -45,7 +52,7 @@ def _options(spec: Spec) -> dict[str, str]:
 
 
 def holder(spec: Spec) -> str | None:
-    """Who runs this pipeline, as ``host:pid``; asked without taking anything."""
+    """Return the runner of this pipeline as ``host:pid``, without taking the lease."""
     locked = lock_holder(spec)
     if locked is not None or spec.lease_brokers is None:
         return locked
@@ -54,29 +61,30 @@ def holder(spec: Spec) -> str | None:
 
 
 def _member(admin: Admin, spec: Spec) -> str | None:
-    """The client id of the member that owns the lease; of any member while none does."""
+    """Return the client id of the member that owns the lease; of any member while none does."""
     members = admin.describe_groups([group_of(spec)])[group_of(spec)].members
-    owners = [one.client_id for one in members if one.partitions] or [one.client_id for one in members]
+    owners = [member.client_id for member in members if member.partitions]
+    owners = owners or [member.client_id for member in members]
     return owners[0] if owners else None
 
 
 @contextmanager
-def held(spec: Spec, say: Callable[[str], None] = lambda words: None) -> Iterator[GroupLease | None]:
-    """Have the lease, or raise LeaseTaken; tells what it waits for. None where there are no brokers."""
+def hold(spec: Spec, report: Callable[[str], None] = lambda message: None) -> Iterator[GroupLease | None]:
+    """Hold the lease, or raise LeaseTaken; report waiting. The value is None without brokers."""
     with ExitStack() as opened:
         opened.enter_context(local_lock(spec))
         if spec.lease_brokers is None:
             yield None
             return
-        lease = opened.enter_context(joining(spec, say))
+        lease = opened.enter_context(joining(spec, report))
         lease.wait()
         yield lease
 
 
 @contextmanager
-def joining(spec: Spec, say: Callable[[str], None]) -> Iterator[GroupLease]:
-    """A lease that is being taken while the caller does something else; ``wait`` ends that."""
-    _wait_for_others(spec, say)
+def joining(spec: Spec, report: Callable[[str], None]) -> Iterator[GroupLease]:
+    """Start to take the lease in the background; the caller calls ``wait`` before it needs the lease."""
+    _wait_for_others(spec, report)
     lease = GroupLease(spec)
     try:
         yield lease
@@ -84,29 +92,29 @@ def joining(spec: Spec, say: Callable[[str], None]) -> Iterator[GroupLease]:
         lease.close()
 
 
-def _wait_for_others(spec: Spec, say: Callable[[str], None]) -> None:
-    """Until nobody has the lease. One who died here is waited for; one who lives is not."""
+def _wait_for_others(spec: Spec, report: Callable[[str], None]) -> None:
+    """Wait until the lease is free; raise LeaseTaken if its holder is alive on this host."""
     pause = threading.Event()
     with admin_for(spec.lease_brokers or "", _options(spec)) as admin:
         _ensure_topic(admin)
         for attempt in range(int((SESSION_MS / 1000 + 3) / _POLL_S)):
-            found = _member(admin, spec)
-            if found is None:
+            client_id = _member(admin, spec)
+            if client_id is None:
                 return
-            other = parse_holder(found)
-            if other is not None and other.host == platform.node() and not is_dead_here(other.pid):
+            other = parse_holder(client_id)
+            if other is not None and other.host == platform.node() and not is_process_dead(other.pid):
                 break
             if attempt == 0:
-                say(
-                    f"waiting for {found}, who had {spec.name} last: a runner that was killed loses it "
+                report(
+                    f"waiting for the lease of {spec.name}, held by {client_id}; a killed runner loses it "
                     f"within {SESSION_MS // 1000} s"
                 )
             pause.wait(_POLL_S)
         else:
-            found = _member(admin, spec)
-            if found is None:
+            client_id = _member(admin, spec)
+            if client_id is None:
                 return
-    raise LeaseTaken(taken_words(spec, found))
+    raise LeaseTaken(taken_message(spec, client_id))
 
 
 def _ensure_topic(admin: Admin) -> None:
@@ -122,16 +130,16 @@ def _ensure_topic(admin: Admin) -> None:
 
 
 class GroupLease:
-    """Membership of the group, kept up by a thread of its own."""
+    """Membership of the lease group, maintained by a thread."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._is_held = threading.Event()
-        self._is_over = threading.Event()
-        self._is_settled = threading.Event()
+        self._is_closed = threading.Event()
+        self._is_decided = threading.Event()
         self._failure: ClientError | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
     @property
@@ -139,34 +147,34 @@ class GroupLease:
         return self._is_held.is_set()
 
     def wait(self, timeout_s: float = JOIN_S) -> None:
-        """Until the lease is had; raises LeaseTaken if it goes to somebody else."""
-        self._is_settled.wait(timeout_s)
+        """Wait for the lease; raise LeaseTaken if another member gets it."""
+        self._is_decided.wait(timeout_s)
         if self._failure is not None:
             raise self._failure
         if not self._is_held.is_set():
-            raise LeaseTaken(taken_words(self._spec, self._owner()))
+            raise LeaseTaken(taken_message(self._spec, self._owner()))
 
     def close(self) -> None:
-        """Leave the group, so that the next one need not wait."""
-        self._is_over.set()
+        """Leave the group, so that the next runner need not wait."""
+        self._is_closed.set()
         self._thread.join(timeout=5)
 
     def _owner(self) -> str | None:
         with admin_for(self._spec.lease_brokers or "", _options(self._spec)) as admin:
             return _member(admin, self._spec)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         from odradek import Consumer
 
         try:
             with Consumer(self._settings()) as consumer:
                 consumer.subscribe([TOPIC], listener=self)
-                while not self._is_over.is_set():
+                while not self._is_closed.is_set():
                     consumer.poll(timeout_s=_POLL_S)
         except ClientError as failed:
             self._failure = failed
-            self._lose()
-        self._is_settled.set()
+            self._on_lost()
+        self._is_decided.set()
 
     def _settings(self) -> dict[str, object]:
         from odradek.config.client import CONSUMER
@@ -174,7 +182,7 @@ class GroupLease:
         return {
             **settings_for(CONSUMER, self._spec.lease_brokers or "", _options(self._spec)),
             "group.id": group_of(self._spec),
-            "client.id": me(),
+            "client.id": holder_id(),
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": SESSION_MS // 5,
             "partition.assignment.strategy": "cooperative-sticky",
@@ -182,22 +190,22 @@ class GroupLease:
             "auto.offset.reset": "latest",
         }
 
-    def _lose(self) -> None:
+    def _on_lost(self) -> None:
         if self._is_held.is_set():
             self._is_held.clear()
-            self._is_settled.clear()
-            if not self._is_over.is_set():
+            self._is_decided.clear()
+            if not self._is_closed.is_set():
                 self.on_lost()
 
-    # What the consumer tells, inside ``poll``.
+    # Rebalance listener, called in ``poll``.
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
             self._is_held.set()
-        self._is_settled.set()
+        self._is_decided.set()
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            self._lose()
+            self._on_lost()
 
     on_partitions_lost = on_partitions_revoked

@@ -1,6 +1,7 @@
-"""What must not change while a batch is unfinished: an exactly-once batch that runs again is cut as before.
+"""Guard against changes of a pipeline file while an exactly-once batch is unfinished. Pure.
 
-The values are pinned beside the checkpoint (``plan.json``) whenever a run starts. Pure.
+A replayed batch must be partitioned as before. The values that decide this are stored beside the checkpoint
+(``plan.json``) when a run starts.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _SINK_OPTIONS: Final = ("transactionalIdPrefix", "markerTopic", "sinkId")
 
 
 class PlanChanged(Exception):
-    """The file was changed in a way that would spoil the batch that has to run again."""
+    """Raised when a change of the pipeline file affects a batch that must be replayed."""
 
 
-def planning_of(spec: Spec) -> dict[str, str]:
-    """All that decides how the rows of a batch are cut, and where it is noted that they were written."""
+def plan_settings(spec: Spec) -> dict[str, str]:
+    """Return the values that decide how a batch is partitioned, and where its markers are."""
     source, sink = spec.source, spec.sink
-    given = {name.lower(): value for name, value in source.options.items()}
-    sent = {name.lower(): value for name, value in sink.options.items()}
-    found = {
+    source_options = {name.lower(): value for name, value in source.options.items()}
+    sink_options = {name.lower(): value for name, value in sink.options.items()}
+    settings = {
         "[source] topics": ", ".join(source.topics),
         "[source] pattern": source.pattern or "",
         "[source] assign": json.dumps({topic: list(of) for topic, of in sorted(source.assign.items())}),
@@ -36,29 +37,29 @@ def planning_of(spec: Spec) -> dict[str, str]:
         "[sink] path": sink.path or "",
         "[sink] guarantee": sink.guarantee,
     }
-    found |= {f"[source] options {name}": given.get(name.lower(), "") for name in _SOURCE_OPTIONS}
-    found |= {f"[sink] options {name}": sent.get(name.lower(), "") for name in _SINK_OPTIONS}
-    return found
+    settings |= {f"[source] options {name}": source_options.get(name.lower(), "") for name in _SOURCE_OPTIONS}
+    settings |= {f"[sink] options {name}": sink_options.get(name.lower(), "") for name in _SINK_OPTIONS}
+    return settings
 
 
-def check_plan(spec: Spec, pinned: Mapping[str, str] | None, state: CheckpointState) -> None:
-    """Raises PlanChanged if an unfinished batch was planned by other words than the file has now."""
+def check_plan(spec: Spec, stored: Mapping[str, str] | None, state: CheckpointState) -> None:
+    """Raise PlanChanged if an unfinished batch was planned with other values."""
     batch = state.unfinished
-    if batch is None or pinned is None or spec.sink.guarantee != "exactly_once":
+    if batch is None or stored is None or spec.sink.guarantee != "exactly_once":
         return
-    changes = changed_words(pinned, planning_of(spec))
+    changes = changed_settings(stored, plan_settings(spec))
     if changes:
         raise PlanChanged(
-            f"batch {batch.batch_id} of {spec.name} is not finished and must run again exactly as it was "
-            f"planned, but {'; '.join(changes)}. Put that back, run once until the batch is done "
+            f"batch {batch.batch_id} of {spec.name} is unfinished and must be replayed as it was planned, "
+            f"but {'; '.join(changes)}. Undo the change, run once until the batch is complete "
             f"(odradek pipeline run {spec.file.name} --once), then change it"
         )
 
 
-def changed_words(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Each value that is another one now."""
+def changed_settings(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return a description of each changed value."""
     return [
-        f"{name} was {before[name] or 'not set'} and is {value or 'not set'} now"
+        f"{name} was {before[name] or 'not set'} and is now {value or 'not set'}"
         for name, value in now.items()
         if name in before and before[name] != value
     ]

@@ -1,8 +1,8 @@
-"""A new checkpoint that begins where a reset says, put in the place of the old one.
+"""Start offsets of a checkpoint after a reset, and recovery of an interrupted reset.
 
-The old folder is renamed, and the new one gets a file with its start. Without that file a pipeline begins
-where its own file says, which may be the end of the topic: rows would be lost to a reset that was cut short
-between the two. So what is about to be done is noted beside the folder, and the next run looks there first.
+A reset renames the old directory and writes the start offsets into a new one. Without these a pipeline starts
+where its file says, which may be the log end: an interruption between the two steps would lose rows. So the
+reset first writes its start offsets beside the directory, and the next run checks for them.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from odradek.pipelines.checkpoint.checkpoint import Checkpoint
 
 START_FILE: Final = "start.json"
-"""Offsets that stand for the file's ``start`` while the checkpoint has not begun."""
-_NOTE: Final = "reset.json"
+"""Offsets that replace the pipeline file's ``start`` until the first batch is planned."""
+_RESET_FILE: Final = "reset.json"
 
 
-def begin_anew(checkpoint: Checkpoint, start: str, suffix: str) -> str | None:
-    """Move aside what there is, and begin there; gives the place of the old checkpoint, if there was one."""
-    checkpoint.write_beside(_NOTE, start)
+def replace_checkpoint(checkpoint: Checkpoint, start: str, suffix: str) -> str | None:
+    """Move the checkpoint aside and write the start of a new one; return the old one's new location."""
+    checkpoint.write_beside(_RESET_FILE, start)
     aside = checkpoint.move_aside(suffix) if is_used(checkpoint) else None
     _write_start(checkpoint, start)
     return aside
 
 
-def settle(checkpoint: Checkpoint) -> None:
-    """Finish a reset that was cut short after the old checkpoint was gone; forget one that was before."""
-    noted = checkpoint.read_beside(_NOTE)
-    if noted is None:
+def recover_reset(checkpoint: Checkpoint) -> None:
+    """Complete a reset that was interrupted after the move; discard one that was interrupted before."""
+    start = checkpoint.read_beside(_RESET_FILE)
+    if start is None:
         return
     if is_used(checkpoint):
-        checkpoint.remove_beside(_NOTE)
+        checkpoint.remove_beside(_RESET_FILE)
     else:
-        _write_start(checkpoint, noted)
+        _write_start(checkpoint, start)
 
 
 def is_used(checkpoint: Checkpoint) -> bool:
-    """Whether there is something to keep: also what cannot be read."""
+    """Return True if the checkpoint has content, readable or not."""
     try:
         return checkpoint.state() != CheckpointState()
     except CheckpointUnreadable:
@@ -48,4 +48,4 @@ def is_used(checkpoint: Checkpoint) -> bool:
 
 def _write_start(checkpoint: Checkpoint, start: str) -> None:
     checkpoint.write_sidecar(START_FILE, start)
-    checkpoint.remove_beside(_NOTE)
+    checkpoint.remove_beside(_RESET_FILE)

@@ -1,8 +1,8 @@
-"""The ids of a pipeline's source topics, pinned beside the checkpoint: offsets do not say of which topic.
+"""The topic ids of a pipeline's source topics, stored beside the checkpoint, whose offsets have only names.
 
-A topic that was deleted and made again has the same name and other records. What the checkpoint says of the
-former one must not be taken for a place in the new one, also if it was made while nobody ran the pipeline.
-The ids go to the source as ``expectedTopicIds``; it judges, and this file follows what it has accepted.
+A recreated topic has the same name and other records. The checkpoint's offsets of the deleted topic must not
+be applied to it, even if it was recreated while the pipeline did not run. The ids are passed to the source as
+``expectedTopicIds``; the source detects data loss, and this file is updated when a loss is accepted.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 TOPICS_FILE: Final = "topics.json"
 
 
-def settled_ids(
-    begun: Collection[str],
-    pinned: Mapping[str, str],
+def resolve_topic_ids(
+    checkpointed: Collection[str],
+    stored: Mapping[str, str],
     committed: Mapping[str, str],
-    present: Mapping[str, str],
+    current: Mapping[str, str],
 ) -> dict[str, str]:
-    """The topics that the checkpoint's offsets are said of. Pure.
+    """Return the ids of the topics that the checkpoint's offsets belong to. Pure.
 
-    ``begun`` are topics that the checkpoint has offsets of. What the group has committed since is newer than
-    what was pinned: the source puts the id of a topic to each offset. Where nobody has kept an id, the topic
-    that is there is taken for the one that was read.
+    ``checkpointed`` are topics with offsets in the checkpoint. Ids committed by the group are newer than
+    stored ones: the source commits the topic id with each offset. Without any stored id the current topic
+    counts as the one that was read.
     """
-    kept = {**present, **pinned, **committed}
+    known = {**current, **stored, **committed}
     return {
-        topic: kept[topic] if topic in begun else present[topic]
-        for topic in sorted({*begun, *present})
-        if topic in (kept if topic in begun else present)
+        topic: known[topic] if topic in checkpointed else current[topic]
+        for topic in sorted({*checkpointed, *current})
+        if topic in (known if topic in checkpointed else current)
     }
 
 
-def begun_topics(state: CheckpointState) -> frozenset[str]:
-    """The topics that the checkpoint has offsets of. Pure."""
+def checkpointed_topics(state: CheckpointState) -> frozenset[str]:
+    """Return the topics with offsets in the checkpoint. Pure."""
     ends = state.last_planned.ends if state.last_planned is not None else ()
     return frozenset(ends[0] or ()) if ends else frozenset()
 
 
-def has_gone_back(progress: Mapping[str, Any]) -> bool:
-    """Whether a batch set a partition back: only a loss that is accepted does. Pure."""
+def has_moved_backwards(progress: Mapping[str, Any]) -> bool:
+    """Return True if a batch moved a partition backwards: only an accepted data loss does. Pure."""
     for source in progress.get("sources", ()):
         start, end = source.get("startOffset"), source.get("endOffset")
         if isinstance(start, dict) and isinstance(end, dict) and _is_below(end, start):
@@ -68,23 +68,23 @@ def _is_below(end: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
 
 
 def record_topic_ids(spec: Spec, checkpoint: Checkpoint) -> None:
-    """Before a query starts: write down which topics its offsets are said of."""
+    """Store the topic ids of the checkpoint's offsets, before a query starts."""
     if spec.source.type != "topic":
         return
     state = checkpoint.state()
     with source_admin(spec) as admin:
-        present = _present(admin, spec)
+        current = _current_ids(admin, spec)
         group = admin.list_group_offsets(spec.observe.group) if state.has_begun else {}
-    committed = topic_ids_of({one: value for one, value in group.items() if value is not None})
-    pinned = checkpoint.read_sidecar_json(TOPICS_FILE) or {}
-    _write(checkpoint, settled_ids(begun_topics(state), pinned, committed, present))
+    committed = topic_ids_of({partition: offset for partition, offset in group.items() if offset is not None})
+    stored = checkpoint.read_sidecar_json(TOPICS_FILE) or {}
+    _write(checkpoint, resolve_topic_ids(checkpointed_topics(state), stored, committed, current))
 
 
 def update_topic_ids(spec: Spec, checkpoint: Checkpoint) -> None:
-    """After a batch that accepted a loss: from now on offsets are said of the topics that are there."""
-    pinned = checkpoint.read_sidecar_json(TOPICS_FILE) or {}
+    """Store the current topic ids, after a batch that accepted a data loss."""
+    stored = checkpoint.read_sidecar_json(TOPICS_FILE) or {}
     with source_admin(spec) as admin:
-        _write(checkpoint, {**pinned, **_present(admin, spec)})
+        _write(checkpoint, {**stored, **_current_ids(admin, spec)})
 
 
 def _write(checkpoint: Checkpoint, ids: Mapping[str, str]) -> None:
@@ -93,8 +93,8 @@ def _write(checkpoint: Checkpoint, ids: Mapping[str, str]) -> None:
         checkpoint.write_sidecar(TOPICS_FILE, text)
 
 
-def _present(admin: Admin, spec: Spec) -> dict[str, str]:
-    """The ids of the source's topics that exist; brokers older than such ids tell none."""
+def _current_ids(admin: Admin, spec: Spec) -> dict[str, str]:
+    """Return the ids of the existing source topics; old brokers have no topic ids."""
     topics = source_topics(spec.source, admin.list_topics() if spec.source.pattern is not None else ())
     if not topics:
         return {}
@@ -103,5 +103,5 @@ def _present(admin: Admin, spec: Spec) -> dict[str, str]:
     except PartialFailure as failed:
         if not all(isinstance(error, UnknownTopic) for error in failed.errors.values()):
             raise
-        described = {one.name: one for one in failed.results.values()}
-    return {name: one.topic_id for name, one in described.items() if one.topic_id is not None}
+        described = {topic.name: topic for topic in failed.results.values()}
+    return {name: topic.topic_id for name, topic in described.items() if topic.topic_id is not None}

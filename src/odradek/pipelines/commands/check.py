@@ -1,4 +1,4 @@
-"""Asks what a pipeline needs of brokers, files and packages, for the decisions of ``check.py``."""
+"""``odradek pipeline check``: checks that need brokers, files and packages, but not Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.model.acl_operations import Operation
 from odradek.model.client_errors import ClientError, PartialFailure
 from odradek.model.errors import ConfigError
 from odradek.pipelines.clusters import admin_for, source_topics
-from odradek.pipelines.query.topic_checks import makes_topics
+from odradek.pipelines.query.topic_checks import auto_creates_topics
 from odradek.pipelines.run.checks import (
     Check,
     directory_check,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from odradek.pipelines.spec.reader import Spec
 
 
-def checks_of(spec: Spec, environment: Mapping[str, str]) -> Iterator[Check]:
-    """All checks that need no Spark, one after the other as they are made."""
+def collect_checks(spec: Spec, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Yield all checks that do not need Spark, as they are made."""
     yield Check("file", True, str(spec.file))
     yield from package_checks(spec, lambda name: importlib.util.find_spec(name) is not None)
     yield _java_check(environment)
@@ -59,10 +59,10 @@ def _java_check(environment: Mapping[str, str]) -> Check:
 def _source_checks(spec: Spec) -> Iterator[Check]:
     source = spec.source
     if source.type != "topic":
-        place = source.path or ""
-        there = "://" in place or Path(place).exists()
+        path = source.path or ""
+        exists = "://" in path or Path(path).exists()
         yield Check(
-            "source table", there, place, None if there else "correct the path, or write the table first"
+            "source table", exists, path, None if exists else "correct the path, or write the table first"
         )
         return
     try:
@@ -73,8 +73,8 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
                 yield Check("source topics", False, f"none matches {source.pattern}", "correct the pattern")
             described = _described(admin, topics)
             for topic in topics:
-                found = described.get(topic)
-                yield topic_check("source topic", topic, found, Operation.READ, brokers=source.brokers)
+                description = described.get(topic)
+                yield topic_check("source topic", topic, description, Operation.READ, brokers=source.brokers)
             group = admin.describe_groups([spec.observe.group], include_authorized_operations=True)
             yield group_check(spec.observe.group, group[spec.observe.group].authorized_operations)
     except (CommandFailed, ClientError, ConfigError) as failed:
@@ -82,25 +82,25 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
 
 
 def _target_checks(spec: Spec) -> Iterator[Check]:
-    wanted = {
+    topics_by_role = {
         "sink topic": spec.sink.topic if spec.sink.type == "topic" else None,
         "dead-letter topic": None if spec.dead_letter is None else spec.dead_letter.topic,
     }
-    named = {role: topic for role, topic in wanted.items() if topic is not None}
-    if not named:
+    topics = {role: topic for role, topic in topics_by_role.items() if topic is not None}
+    if not topics:
         return
     try:
         with admin_for(spec.sink.brokers, spec.sink.options) as admin:
-            described = _described(admin, list(named.values()))
-            is_made = len(described) < len(set(named.values())) and makes_topics(admin)
+            described = _described(admin, list(topics.values()))
+            is_made = len(described) < len(set(topics.values())) and auto_creates_topics(admin)
     except (CommandFailed, ClientError, ConfigError) as failed:
         if spec.source.type != "topic" or spec.sink.brokers != spec.source.brokers:
             yield Check("sink brokers", False, str(failed), "start the brokers, or correct [sink]")
         return
     yield Check("sink brokers", True, spec.sink.brokers)
-    for role, topic in named.items():
-        found, brokers = described.get(topic), spec.sink.brokers
-        yield topic_check(role, topic, found, Operation.WRITE, brokers=brokers, is_made=is_made)
+    for role, topic in topics.items():
+        description, brokers = described.get(topic), spec.sink.brokers
+        yield topic_check(role, topic, description, Operation.WRITE, brokers=brokers, is_made=is_made)
 
 
 def _described(admin: Admin, topics: list[str]) -> dict[str, TopicDescription]:
@@ -109,7 +109,7 @@ def _described(admin: Admin, topics: list[str]) -> dict[str, TopicDescription]:
     try:
         return admin.describe_topics(topics, include_authorized_operations=True)
     except PartialFailure as failed:
-        return {name: one for name, one in failed.results.items() if isinstance(name, str)}
+        return {name: topic for name, topic in failed.results.items() if isinstance(name, str)}
 
 
 def _transform_check(spec: Spec) -> Check:
@@ -119,14 +119,14 @@ def _transform_check(spec: Spec) -> Check:
     if transform.sql is not None:
         is_empty = not transform.sql.read_text(encoding="utf-8").strip()
         return Check(
-            "transform", not is_empty, str(transform.sql), "it is empty: write a query over `source`"
+            "transform", not is_empty, str(transform.sql), "the file is empty: write a query over `source`"
         )
     if transform.module is None or transform.function is None:
         return Check("transform", True, "none")
     try:
         load_function(transform.module, transform.function, spec.directory)
-    except TransformFailed as wrong:
-        return Check("transform", False, str(wrong), "correct [transform], or the file it names")
+    except TransformFailed as error:
+        return Check("transform", False, str(error), "correct [transform], or the file it names")
     return Check("transform", True, f"{transform.module}:{transform.function}")
 
 
@@ -135,7 +135,7 @@ def _sink_path_checks(spec: Spec) -> Iterator[Check]:
     if sink.path is None:
         return
     if "://" in sink.path:
-        yield Check("sink path", True, f"{sink.path} (looked at when the pipeline runs)")
+        yield Check("sink path", True, f"{sink.path} (checked when the pipeline runs)")
         return
     yield directory_check("sink path", sink.path)
     if sink.type == "delta" and (Path(sink.path) / "_delta_log").is_dir():
@@ -148,10 +148,10 @@ def _delta_checks(spec: Spec, path: str) -> Iterator[Check]:
 
     try:
         table = DeltaTable(path)
-        columns = [one.name for one in table.schema().fields]
+        columns = [field.name for field in table.schema().fields]
         partitions = list(table.metadata().partition_columns)
     except (DeltaError, OSError) as failed:
-        yield Check("sink table", False, f"{path}: {failed}", "repair the table, or give another path")
+        yield Check("sink table", False, f"{path}: {failed}", "repair the table, or set another path")
         return
     yield table_check(path, spec.sink.partition_by, partitions, columns)
     if spec.sink.keys:
@@ -174,11 +174,13 @@ def _checkpoint_checks(spec: Spec) -> Iterator[Check]:
         )
     except PlanChanged as changed:
         yield Check(
-            "planning options", False, str(changed), "put the old values back until the batch is done"
+            "planning options", False, str(changed), "restore the old values until the batch is complete"
         )
     else:
-        done = "nothing yet" if state.committed_id is None else f"batch {state.committed_id} is done"
-        yield Check("checkpoint content", True, done)
+        progress = (
+            "no batch yet" if state.committed_id is None else f"batch {state.committed_id} is committed"
+        )
+        yield Check("checkpoint content", True, progress)
         yield from _retention_checks(spec, state)
 
 
@@ -191,5 +193,5 @@ def _retention_checks(spec: Spec, state: CheckpointState) -> Iterator[Check]:
     except BatchTooOld as old:
         yield Check("unfinished batch", False, str(old))
     except (CommandFailed, ClientError, ConfigError):
-        # Brokers that do not answer have been told of.
+        # Unreachable brokers have been reported.
         return

@@ -1,4 +1,4 @@
-"""Topics and sample orders for a shipped pipeline, so that it has something to do on a fresh broker."""
+"""Topics and sample orders for a shipped pipeline, to try it on a new broker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 ORDERS_COUNT: Final = 100
 _PLACES: Final = ("castle", "inn", "village", "school")
-_FIRST: Final = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
-_APART: Final = datetime.timedelta(minutes=1)
+_START: Final = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+_INTERVAL: Final = datetime.timedelta(minutes=1)
 
 
 def orders(count: int = ORDERS_COUNT) -> list[dict[str, Any]]:
-    """Orders with the fields of the shipped pipelines, a minute apart. Pure."""
+    """Return orders with the fields of the shipped pipelines, a minute apart. Pure."""
     return [
         {
             "id": number,
             "place": _PLACES[number % len(_PLACES)],
-            "at": (_FIRST + number * _APART).isoformat().replace("+00:00", "Z"),
+            "at": (_START + number * _INTERVAL).isoformat().replace("+00:00", "Z"),
             "amount": round(7.5 * (number % 40) + 0.25, 2),
         }
         for number in range(count)
@@ -36,24 +36,23 @@ def orders(count: int = ORDERS_COUNT) -> list[dict[str, Any]]:
 
 
 def make_demo(spec: Spec) -> Iterator[str]:
-    """Make what the pipeline needs and does not find; gives a sentence for each thing made or found."""
+    """Create the missing topics and tables of a pipeline with sample orders; yield messages."""
     brokers = spec.sink.brokers
     with admin_for(brokers, spec.sink.options) as admin:
-        wanted = [*spec.source.topics, *written_topics(spec).values()]
-        made = _make_topics(admin, wanted)
-        if made:
-            yield f"created {' and '.join(made)} on {brokers}"
+        created = _create_topics(admin, [*spec.source.topics, *written_topics(spec).values()])
+        if created:
+            yield f"created {' and '.join(created)} on {brokers}"
         for topic in spec.source.topics:
             yield _fill_topic(admin, topic, brokers)
     if spec.source.type == "table" and spec.source.path is not None:
-        yield _make_table(spec.source.path)
+        yield _create_table(spec.source.path)
 
 
-def _make_topics(admin: Admin, wanted: list[str]) -> list[str]:
+def _create_topics(admin: Admin, names: list[str]) -> list[str]:
     from odradek import NewTopic
 
-    there = set(admin.list_topics())
-    missing = [name for name in wanted if name not in there]
+    existing = set(admin.list_topics())
+    missing = [name for name in names if name not in existing]
     if missing:
         admin.create_topics([NewTopic(name, 1) for name in missing])
     return [f"topic {name}" for name in missing]
@@ -63,23 +62,24 @@ def _fill_topic(admin: Admin, topic: str, brokers: str) -> str:
     from odradek import OffsetSpec, Producer, TopicPartition
 
     partitions = [
-        TopicPartition(topic, one.partition) for one in admin.describe_topics([topic])[topic].partitions
+        TopicPartition(topic, partition.partition)
+        for partition in admin.describe_topics([topic])[topic].partitions
     ]
     ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    if any(found.offset for found in ends.values()):
-        return f"topic {topic} has records already; none were sent"
+    if any(end.offset for end in ends.values()):
+        return f"topic {topic} already has records; none were sent"
     with Producer(bootstrap_servers=brokers) as producer:
         for order in orders():
             producer.send(topic, json.dumps(order).encode(), key=order["place"].encode())
     return f"sent {counted(ORDERS_COUNT, 'order')} to topic {topic}"
 
 
-def _make_table(path: str) -> str:
+def _create_table(path: str) -> str:
     import pyarrow as pa
     from deltalake import write_deltalake
 
     if Path(path).exists():
-        return f"{path} is there already; no rows were written"
+        return f"{path} already exists; no rows were written"
     rows = pa.Table.from_pylist(
         [{**order, "at": datetime.datetime.fromisoformat(order["at"])} for order in orders()]
     )

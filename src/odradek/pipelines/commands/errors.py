@@ -1,4 +1,4 @@
-"""How a command about pipelines ends: failures that pipelines have besides those of every command."""
+"""Error handling of the pipeline commands, in addition to that of all commands."""
 
 from __future__ import annotations
 
@@ -21,47 +21,48 @@ EXTRAS: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "py4j")
 
 
 def pipeline_command(function: Callable[P, T]) -> Callable[P, T]:
-    """A command whose failures, those of pipelines too, are told without a traceback."""
+    """Decorate a command so that errors, also those of pipelines, are printed without a traceback."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _told():
+        with _error_handling():
             return function(*args, **kwargs)
 
     return command(run)
 
 
-def _of_files(failed: OSError) -> str:
-    if failed.errno == errno.ENOSPC:
-        return "the disk of the checkpoint is full: make room and run it again, it goes on where it stands"
-    return f"{failed.filename or 'a file'}: {failed.strerror or failed}"
+def _file_error(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return (
+            "the disk of the checkpoint is full: free space and run it again; it continues where it stopped"
+        )
+    return f"{error.filename or 'a file'}: {error.strerror or error}"
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _error_handling() -> Iterator[None]:
     from odradek.model.client_errors import ClientError
     from odradek.model.errors import ConfigError
     from odradek.pipelines.spec.reader import SpecError
 
     try:
         yield
-    except SpecError as wrong:
-        for line in wrong.problems:
+    except SpecError as error:
+        for line in error.problems:
             print_error(line)
         raise typer.Exit(USAGE_ERROR) from None
-    except InvalidResetTarget as wrong:
-        usage_error(str(wrong))
+    except InvalidResetTarget as error:
+        usage_error(str(error))
     except ImportError as missing:
         if (missing.name or "").partition(".")[0] not in EXTRAS:
             raise
         raise CommandFailed(f'{missing.name} is not installed: pip install "odradek[spark]"') from missing
     except OSError as failed:
-        raise CommandFailed(_of_files(failed)) from failed
+        raise CommandFailed(_file_error(failed)) from failed
     except (CommandFailed, ClientError, ConfigError):
         raise
     except Exception as failed:
-        # The edge of a command. Errors of this package say what to do; all others are mistakes of ours, and
-        # keep their traces.
+        # Command boundary. Errors of this package have advice; all others are bugs, and keep their traceback.
         if type(failed).__module__.partition(".")[0] != "odradek":
             raise
         raise CommandFailed(str(failed)) from failed

@@ -1,4 +1,4 @@
-"""What commands about pipelines print."""
+"""Output of the pipeline commands."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ REPLAYED: Final = ["topic", "partition", "from_offset", "to_offset", "rows"]
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """What and how, one pair a line."""
-    width = max(len(what) for what, _ in pairs)
-    for what, words in pairs:
-        print(f"{what:<{width}}  {words}")
+    """Print pairs of a label and a text, one per line."""
+    width = max(len(label) for label, _ in pairs)
+    for label, text in pairs:
+        print(f"{label:<{width}}  {text}")
 
 
-def note(words: str) -> None:
-    """Something for people beside the result, which goes to stdout."""
-    print(words, file=sys.stderr, flush=True)
+def note(message: str) -> None:
+    """Print a message for people to stderr; the result goes to stdout."""
+    print(message, file=sys.stderr, flush=True)
 
 
-def warn(words: str | None) -> None:
-    if words is not None:
-        print_error(words)
+def warn(message: str | None) -> None:
+    if message is not None:
+        print_error(message)
 
 
-def show_replay(found: Replay, json: bool) -> None:
+def show_replay(replay: Replay, json: bool) -> None:
     if json:
         print(
             json_text.dumps(
-                {"replay_id": found.replay_id, "row_count": found.row_count, "ranges": found.rows()}
+                {"replay_id": replay.replay_id, "row_count": replay.row_count, "ranges": replay.rows()}
             )
         )
         return
-    show(found.rows(), REPLAYED, as_json=False)
-    print(f"{found.row_count:,} rows in all")
+    show(replay.rows(), REPLAYED, as_json=False)
+    print(f"{replay.row_count:,} rows in total")
 
 
 def show_checks(checks: list[Check], json: bool) -> None:
     if json:
-        show_json([one._asdict() for one in checks])
+        show_json([check._asdict() for check in checks])
         return
-    width = max((len(one.what) for one in checks), default=0)
-    for one in checks:
-        print(f"{'✓' if one.ok else '✗'} {one.what:<{width}}  {one.found}")
-        if not one.ok and one.fix is not None:
-            print(f"  {'':<{width}}  → {one.fix}")
+    width = max((len(check.what) for check in checks), default=0)
+    for check in checks:
+        print(f"{'✓' if check.ok else '✗'} {check.what:<{width}}  {check.found}")
+        if not check.ok and check.fix is not None:
+            print(f"  {'':<{width}}  → {check.fix}")

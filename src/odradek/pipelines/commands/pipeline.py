@@ -1,6 +1,6 @@
-"""``odradek pipeline``: run pipelines, look at them, move them.
+"""The commands of ``odradek pipeline``.
 
-What a command needs it imports when it is asked for: help imports no Spark, and no client.
+Commands import what they need when they run: help imports neither Spark nor a client.
 """
 
 from __future__ import annotations
@@ -22,23 +22,21 @@ if TYPE_CHECKING:
     from odradek.pipelines.spec.reader import Spec
 
 app = typer.Typer(
-    help="Run pipelines on Spark from one file each; see how they stand, reset and replay them.",
+    help="Run pipelines on Spark, show their status, reset and replay them.",
     no_args_is_help=True,
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's file, in TOML.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline file (TOML).")]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master. Without it: local[*].")
+    str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it, and not only show it.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Apply the change (default: show it only).")]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(
-        "--metrics-port", min=0, max=65535, help="Serve metrics for Prometheus here; wins over the file."
-    ),
+    typer.Option("--metrics-port", min=0, max=65535, help="Port for Prometheus metrics; overrides the file."),
 ]
 MetricsHost = Annotated[
-    str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")
+    str, typer.Option("--metrics-host", metavar="HOST", help="Address for Prometheus metrics.")
 ]
 NEW: Final = ["kind", "meaning"]
 LAG: Final = ["group", "topic", "partition", "committed", "end", "lag_rows", "lag_s"]
@@ -52,19 +50,19 @@ def run(
         bool | None,
         typer.Option(
             "--once/--continuous",
-            help="End when all is read that was there at the start, or go on until Ctrl-C. Without it: once "
-            'if the file says trigger = "available-now".',
+            help="Exit after all records that existed at the start, or run until Ctrl-C (default: once if "
+            'the file has trigger = "available-now").',
         ),
     ] = None,
     master: Master = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Run a pipeline, and start it again when it fails, until it is done or interrupted (Ctrl-C or SIGTERM).
+    """Run a pipeline, with restarts after failures, until it is done or interrupted (Ctrl-C or SIGTERM).
 
-    Where stdout is a terminal, one line shows the newest batch: its rows, rows per second, time, and the lag
-    in rows and seconds. Elsewhere each batch is a line.
+    On a terminal, one line shows the latest batch: its rows, rows per second, duration, and the lag in rows
+    and seconds. Otherwise each batch is a line.
 
     Examples:
 
@@ -92,7 +90,7 @@ def check(
         bool,
         typer.Option(
             "--plan/--no-plan",
-            help="Have Spark parse schema and SQL and plan the query, or leave that out (some seconds).",
+            help="Let Spark parse schema and SQL and plan the query (takes some seconds).",
         ),
     ] = True,
     master: Master = None,
@@ -100,27 +98,27 @@ def check(
 ) -> None:
     """Check whether a pipeline can run: file, Java, packages, brokers, topics, schema, SQL, sink, checkpoint.
 
-    Changes nothing. Exits with 1 if anything is wrong.
+    Changes nothing. Exits with 1 if a check fails.
     """
-    from odradek.pipelines.commands.check import checks_of
+    from odradek.pipelines.commands.check import collect_checks
     from odradek.pipelines.run.checks import Check, failed_count
     from odradek.pipelines.run.plan_check import can_plan, plan_checks
     from odradek.pipelines.spec.reader import SpecError, read_spec
 
     try:
         spec = read_spec(file)
-    except SpecError as wrong:
-        show_checks([Check("file", False, line) for line in wrong.problems], json)
+    except SpecError as error:
+        show_checks([Check("file", False, line) for line in error.problems], json)
         raise typer.Exit(FAILED) from None
-    checks = list(checks_of(spec, os.environ))
+    checks = list(collect_checks(spec, os.environ))
     if not json:
         show_checks(checks, json)
     planned: list[Check] = []
     if plan and can_plan(spec, checks):
-        note("starting Spark to plan the query (--no-plan leaves it out) …")
+        note("starting Spark to plan the query (skip with --no-plan) …")
         planned = plan_checks(spec, master)
     elif plan:
-        note("the query is not planned: correct what is wrong first")
+        note("the query is not planned: correct the failed checks first")
     show_checks([*checks, *planned] if json else planned, json)
     raise typer.Exit(FAILED if failed_count([*checks, *planned]) else 0)
 
@@ -129,49 +127,49 @@ def check(
 @pipeline_command
 def preview(
     file: File,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=1000, help="Rows to show at most.")] = 10,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=1000, help="Maximum number of rows.")] = 10,
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Show rows as the transform makes them of the newest 1,000 records. Writes nothing.
+    """Show rows of the transform over the newest 1,000 records. Writes nothing.
 
     Example: odradek pipeline preview orders.toml
     """
     from odradek.pipelines.monitoring.progress import counted
-    from odradek.pipelines.run.preview import ask_preview
+    from odradek.pipelines.run.preview import request_preview
 
     spec = _spec(file)
     note("starting Spark …")
-    found = ask_preview(spec, rows, master)
-    show(found.rows, found.shown_columns, as_json=json)
-    read = "the table" if found.records_count is None else counted(found.records_count, "record")
-    note(f"{counted(len(found.rows), 'row')} of {read}; nothing was written")
+    result = request_preview(spec, rows, master)
+    show(result.rows, result.shown_columns, as_json=json)
+    read = "the table" if result.records_count is None else counted(result.records_count, "record")
+    note(f"{counted(len(result.rows), 'row')} of {read}; nothing was written")
 
 
 @app.command()
 @pipeline_command
 def status(file: File, json: Json = False) -> None:
-    """Show whether a pipeline runs, its last batch, lag, restarts and last failure; also after it ended."""
+    """Show the state of a pipeline, its last batch, lag, restarts and last failure, running or not."""
     from odradek.client.environment import system_environment
     from odradek.pipelines.checkpoint.checkpoint import Checkpoint
     from odradek.pipelines.checkpoint.lease import holder
-    from odradek.pipelines.monitoring.status import as_json, lines_of, read_status
+    from odradek.pipelines.monitoring.status import as_json, read_status, status_lines
 
     spec = _spec(file)
-    found = read_status(spec, Checkpoint(spec.checkpoint), holder, system_environment().clock)
+    current = read_status(spec, Checkpoint(spec.checkpoint), holder, system_environment().clock)
     if json:
-        show_json(as_json(found))
+        show_json(as_json(current))
         return
-    show_pairs(lines_of(found))
+    show_pairs(status_lines(current))
 
 
 @app.command()
 @pipeline_command
 def lag(file: File, json: Json = False) -> None:
-    """Show how far a pipeline is behind in each partition: in rows, and in seconds.
+    """Show the lag of a pipeline by partition, in rows and in seconds.
 
-    Rows are those of `odradek groups describe` with the pipeline's group. Seconds are the age of the oldest
-    record that is not done, by its own timestamp.
+    Rows are those of `odradek groups describe` for the pipeline's group. Seconds are the age of the oldest
+    unread record, by its timestamp.
     """
     from odradek.client.environment import system_environment
     from odradek.pipelines.monitoring.lag import as_rows, read_lag
@@ -191,42 +189,42 @@ def reset(
             "--to",
             metavar="WHERE",
             help='earliest, latest, a time (2026-01-31T12:00:00, UTC), or offsets ({"topic": {"0": 12}}; '
-            "partitions that are not named stay where they are).",
+            "other partitions do not move).",
         ),
     ],
     execute: Execute = False,
     json: Json = False,
 ) -> None:
-    """Show where a pipeline that is not running would begin again, and with --execute have it so.
+    """Reset the offsets of a stopped pipeline; without --execute only show the changes.
 
-    Its checkpoint is moved aside, not deleted; its next run begins a new one at these offsets. Rows that the
-    sink has already got are written again.
+    The checkpoint is moved aside, not deleted; the next run starts a new one at these offsets. Rows that the
+    sink already has are written again.
 
     Example: odradek pipeline reset orders.toml --to 2026-01-31T12:00:00 --execute
     """
     from odradek.client.environment import system_environment
     from odradek.pipelines.checkpoint.checkpoint import Checkpoint
-    from odradek.pipelines.checkpoint.lease import held, holder
+    from odradek.pipelines.checkpoint.lease import hold, holder
     from odradek.pipelines.commands import reset as resetting
 
-    goal = resetting.read_goal(to)
+    reset_target = resetting.parse_target(to)
     spec = _spec(file)
     checkpoint = Checkpoint(spec.checkpoint)
     if not execute:
-        show_offset_changes(moves := resetting.plan(spec, goal, checkpoint), json)
-        warn(resetting.consequence(spec, moves))
+        show_offset_changes(changes := resetting.plan(spec, reset_target, checkpoint), json)
+        warn(resetting.reset_warning(spec, changes))
         if (running := holder(spec)) is not None:
             print_error(f"{spec.name} is running ({running}): stop it before --execute")
-        print_error("nothing was changed: --execute does it")
+        print_error("nothing was changed: use --execute to apply")
         return
-    # While this command holds the lease nobody can start the pipeline between the look and the move.
-    with held(spec, print_error):
-        moves = resetting.plan(spec, goal, checkpoint)
-        show_offset_changes(moves, json)
-        warn(resetting.consequence(spec, moves))
-        aside = resetting.execute(spec, moves, checkpoint, system_environment().clock.wall_ms())
+    # While this command holds the lease, the pipeline cannot be started between plan and move.
+    with hold(spec, print_error):
+        changes = resetting.plan(spec, reset_target, checkpoint)
+        show_offset_changes(changes, json)
+        warn(resetting.reset_warning(spec, changes))
+        aside = resetting.execute(spec, changes, checkpoint, system_environment().clock.wall_ms())
     if aside is not None:
-        print_error(f"the old checkpoint is in {aside}")
+        print_error(f"the old checkpoint was moved to {aside}")
 
 
 @app.command()
@@ -234,17 +232,17 @@ def reset(
 def replay(
     file: File,
     from_: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="The first moment: 2026-01-31T12:00:00 (UTC).")
+        str, typer.Option("--from", metavar="TIME", help="Start, inclusive: 2026-01-31T12:00:00 (UTC).")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="TIME", help="The moment to end before.")],
+    to: Annotated[str, typer.Option("--to", metavar="TIME", help="End, exclusive.")],
     execute: Execute = False,
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Show how many rows a window of time has, and with --execute write them once more into the same sink.
+    """Write the rows of a time window again to the same sink; without --execute only count them.
 
-    The same window replayed again adds nothing where the sink writes exactly once. The pipeline must not be
-    running meanwhile; it goes on afterwards where it was.
+    With an exactly-once sink a repeated replay of the same window adds nothing. The pipeline must not run
+    meanwhile; afterwards it continues where it stopped.
 
     Example: odradek pipeline replay orders.toml --from 2026-01-31 --to 2026-02-01 --execute
     """
@@ -254,42 +252,42 @@ def replay(
     window = replaying.read_window(from_, to)
     spec = _spec(file)
     checkpoint = Checkpoint(spec.checkpoint)
-    found, is_known = replaying.plan(spec, window, checkpoint)
+    replay_plan, is_known = replaying.plan(spec, window, checkpoint)
     if not (json and execute):
-        show_replay(found, json)
+        show_replay(replay_plan, json)
     if is_known:
-        print_error(f"this window was replayed before, as {found.replay_id}: the same rows are read again")
-    if found.came_later:
-        print_error(f"{found.came_later:,} rows came into the window since then and are not read")
+        print_error(f"this window was replayed before, as {replay_plan.replay_id}: the same rows are read")
+    if replay_plan.late_count:
+        print_error(f"{replay_plan.late_count:,} rows arrived in the window since then and are not read")
     if not execute:
-        print_error("nothing was written: --execute does it")
+        print_error("nothing was written: use --execute to write")
         return
-    if not found.row_count:
-        print_error("there are no rows in this window")
+    if not replay_plan.row_count:
+        print_error("the window has no rows")
         return
     from odradek.pipelines.run import supervisor
 
-    replaying.pin(window, found, checkpoint)
-    raise typer.Exit(supervisor.replay(spec, replay_id=found.replay_id, master=master, json=json))
+    replaying.store(window, replay_plan, checkpoint)
+    raise typer.Exit(supervisor.replay(spec, replay_id=replay_plan.replay_id, master=master, json=json))
 
 
 @app.command()
 @pipeline_command
 def new(
     kind: Annotated[
-        str | None, typer.Argument(metavar="[KIND]", help="Which one. Without it: lists them.")
+        str | None, typer.Argument(metavar="[KIND]", help="Pipeline to copy (default: list them).")
     ] = None,
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put its files.")] = Path("."),
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Target directory.")] = Path("."),
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Also create its topics, and send some orders to the one that it reads."),
+        typer.Option("--demo", help="Also create its topics, and send sample orders to the source topic."),
     ] = False,
     bootstrap: Bootstrap = None,
     json: Json = False,
 ) -> None:
-    """Copy a pipeline that comes with the package, to be changed: its file, and what that names.
+    """Copy a shipped pipeline to change it: its file, and the files it names.
 
-    Overwrites nothing.
+    Never overwrites a file.
 
     Examples:
 
@@ -304,20 +302,20 @@ def new(
     if kind is None:
         show([{"kind": name, "meaning": of.meaning} for name, of in KINDS.items()], NEW, as_json=json)
         if not json:
-            note("odradek pipeline new KIND copies one; with --demo its topics and some records are made too")
+            note("odradek pipeline new KIND copies one; --demo also creates its topics and sample records")
         return
     target = Target(bootstrap, None)
     if demo:
         with target.only_admin():
-            # Before anything is written: a demo without a broker is none.
+            # Fail before anything is written if no broker is reachable.
             pass
     files = copy_kind(kind, directory, target.bootstrap)
     show([{"file": str(file)} for file in files], ["file"], as_json=json)
     if demo:
         from odradek.pipelines.commands.demo import make_demo
 
-        for words in make_demo(_spec(files[0])):
-            note(words)
+        for message in make_demo(_spec(files[0])):
+            note(message)
     if not json:
         note(next_steps(files[0], is_demo=demo))
 

@@ -1,9 +1,8 @@
-"""Read a window of time once more, through the same transform, into the same sink.
+"""``odradek pipeline replay``: process a window of time again, into the same sink.
 
-The window becomes offsets once, and they are pinned under the window's name beside the checkpoint before
-anything is written. So a replay that is run twice, or again after a crash, reads the same rows under the same
-id, and a sink that writes exactly once adds them once. Records that came into the window since are told of,
-and left alone.
+The offsets of the window are resolved once, and stored beside the checkpoint before anything is written. So a
+replay that is repeated, or runs again after a crash, reads the same rows under the same id, and an
+exactly-once sink writes them once. Records that arrived in the window later are reported, and not read.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """From a time up to, and without, another."""
+    """A window of time, without its end."""
 
     from_ms: int
     to_ms: int
@@ -37,21 +36,21 @@ class Window(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a replay reads: offsets from ``start`` up to, and without, ``end``, under an id of its own."""
+    """A replay: offsets from ``start`` (inclusive) to ``end`` (exclusive), and an id."""
 
     replay_id: str
     start: Offsets
     end: Offsets
-    came_later: int = 0
-    """Offsets that are in the window now and were not when it was pinned."""
+    late_count: int = 0
+    """Number of offsets in the window that arrived after it was stored."""
 
     @property
     def row_count(self) -> int:
-        """Offsets in it; records may be fewer, as compaction and transactions leave gaps."""
-        return sum(one["rows"] for one in self.rows())
+        """Number of offsets; there may be fewer records, as compaction and transactions leave gaps."""
+        return sum(row["rows"] for row in self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """For tables and JSON."""
+        """Return the rows of a table or of JSON output."""
         return [
             {
                 "topic": topic,
@@ -60,76 +59,76 @@ class Replay(NamedTuple):
                 "to_offset": self.end[topic][number],
                 "rows": self.end[topic][number] - start,
             }
-            for topic, of_topic in sorted(self.start.items())
-            for number, start in sorted(of_topic.items())
+            for topic, partitions in sorted(self.start.items())
+            for number, start in sorted(partitions.items())
         ]
 
 
 def read_window(from_text: str, to_text: str) -> Window:
-    """Two times; raises InvalidResetTarget."""
+    """Parse a window; raise InvalidResetTarget."""
     window = Window(parse_datetime_ms(from_text), parse_datetime_ms(to_text))
     if window.from_ms >= window.to_ms:
-        raise InvalidResetTarget(f"--from {from_text} is not before --to {to_text}")
+        raise InvalidResetTarget(f"--from must be before --to {to_text}, got {from_text}")
     return window
 
 
 def check_sink(spec: Spec) -> None:
-    """A replay is part of the rows: a sink that replaces everything would lose the others."""
+    """Raise CommandFailed for mode complete, which would replace all rows by those of the window."""
     if spec.sink.mode == "complete":
         raise CommandFailed(
-            f"{spec.name} replaces its whole result with every batch (mode = complete): a replay of a part "
-            "would throw away the rest. `odradek pipeline reset` computes all of it again"
+            f"{spec.name} has [sink] mode complete, which replaces the whole result: a replay would delete "
+            "all other rows. Use `odradek pipeline reset` to compute everything again"
         )
 
 
 def replay_id(name: str, window: Window, start: Offsets, end: Offsets) -> str:
-    """The same for the same rows, and another for others: a sink must never take one for the other."""
+    """Return an id that is unique for the rows of the replay."""
     offsets = json.dumps([start, end], sort_keys=True)
     digest = hashlib.sha256(offsets.encode()).hexdigest()[:12]
     return f"{name}-replay-{window.from_ms}-{window.to_ms}-{digest}"
 
 
-def fresh_replay(
+def new_replay(
     name: str, window: Window, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Replay:
-    """A window that was never replayed. Every partition is named, so that none is read by default."""
+    """Return the first replay of a window. All partitions are listed, so that none is read by default."""
     start: Offsets = {}
     end: Offsets = {}
-    for one in sorted(starts):
-        start.setdefault(one.topic, {})[one.partition] = starts[one]
-        # Timestamps need not grow with offsets: a later time can be found before an earlier one.
-        end.setdefault(one.topic, {})[one.partition] = max(starts[one], ends[one])
+    for partition in sorted(starts):
+        start.setdefault(partition.topic, {})[partition.partition] = starts[partition]
+        # Timestamps need not increase with offsets: a later time may have a lower offset.
+        end.setdefault(partition.topic, {})[partition.partition] = max(starts[partition], ends[partition])
     return Replay(replay_id(name, window, start, end), start, end)
 
 
-def pinned_replay(name: str, window: Window, text: str, now: Replay) -> Replay:
-    """A window that was replayed before: its rows are those of then."""
-    kept = json.loads(text)
-    start, end = read_offsets(kept["start"]), read_offsets(kept["end"])
+def stored_replay(name: str, window: Window, text: str, current: Replay) -> Replay:
+    """Return the stored replay of a window that was replayed before."""
+    value = json.loads(text)
+    start, end = read_offsets(value["start"]), read_offsets(value["end"])
     if start is None or end is None:
-        raise CommandFailed(f"{window.file} beside the checkpoint of {name} has no offsets in it")
-    then = Replay(replay_id(name, window, start, end), start, end)
-    return then._replace(came_later=max(0, now.row_count - then.row_count))
+        raise CommandFailed(f"{window.file} beside the checkpoint of {name} has no valid offsets")
+    stored = Replay(replay_id(name, window, start, end), start, end)
+    return stored._replace(late_count=max(0, current.row_count - stored.row_count))
 
 
-def pinned_text(replay: Replay) -> str:
+def replay_json(replay: Replay) -> str:
     return json.dumps({"id": replay.replay_id, "start": replay.start, "end": replay.end}, sort_keys=True)
 
 
 def plan(spec: Spec, window: Window, checkpoint: Checkpoint) -> tuple[Replay, bool]:
-    """The replay of a window, and whether it was begun before."""
+    """Return the replay of a window, and True if the window was replayed before."""
     check_sink(spec)
     with source_admin(spec) as admin:
         partitions = source_partitions(admin, spec.source)
         bounds = fetch_offset_bounds(admin, partitions)
         starts = fetch_offsets_at_time(admin, partitions, bounds, window.from_ms)
         ends = fetch_offsets_at_time(admin, partitions, bounds, window.to_ms)
-    now = fresh_replay(spec.name, window, starts, ends)
+    current = new_replay(spec.name, window, starts, ends)
     text = checkpoint.read_sidecar(window.file)
-    return (now, False) if text is None else (pinned_replay(spec.name, window, text, now), True)
+    return (current, False) if text is None else (stored_replay(spec.name, window, text, current), True)
 
 
-def pin(window: Window, replay: Replay, checkpoint: Checkpoint) -> None:
-    """Write down what the window stands for, for the next time and, under its id, for the driver."""
-    checkpoint.write_sidecar(window.file, pinned_text(replay))
-    checkpoint.write_sidecar(f"replays/{replay.replay_id}.json", pinned_text(replay))
+def store(window: Window, replay: Replay, checkpoint: Checkpoint) -> None:
+    """Store the offsets of the window: for later replays, and under the replay's id for the driver."""
+    checkpoint.write_sidecar(window.file, replay_json(replay))
+    checkpoint.write_sidecar(f"replays/{replay.replay_id}.json", replay_json(replay))

@@ -1,8 +1,8 @@
-"""Have a pipeline begin again somewhere else.
+"""``odradek pipeline reset``: start a pipeline at other offsets.
 
-Spark's checkpoint cannot be told other offsets, so it is moved aside, never deleted, and a new one begins
-with a file that says where to start (``new_start.py``). The group's offsets move too, so that lag tells the
-truth before the next run. A new checkpoint is a new query: rows that the sink has already, it gets again.
+The offsets of Spark's checkpoint cannot be changed, so it is moved aside, never deleted, and a new one gets a
+file with its start offsets (``start_offsets.py``). The group's offsets are changed too, so that the lag is
+right before the next run. A new checkpoint is a new query: it writes rows again that the sink already has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.cli.groups.reset_plan import (
 )
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.checkpoint.checkpoint import CheckpointState, CheckpointUnreadable
-from odradek.pipelines.checkpoint.start_offsets import begin_anew
+from odradek.pipelines.checkpoint.start_offsets import replace_checkpoint
 from odradek.pipelines.clusters import source_admin, source_partitions
 from odradek.pipelines.monitoring.progress import Offsets, read_offsets
 
@@ -35,115 +35,131 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 
-class Goal(NamedTuple):
-    """Where to: ``earliest``, ``latest``, a time, or offsets; those it does not name stay where they are."""
+class ResetTarget(NamedTuple):
+    """``earliest`` or ``latest``, a timestamp, or offsets; partitions without offsets do not change."""
 
-    word: str | None = None
-    at_ms: int | None = None
+    bound: str | None = None
+    timestamp_ms: int | None = None
     offsets: Offsets | None = None
 
 
-def read_goal(text: str) -> Goal:
-    """``earliest``, ``latest``, 2026-01-31T12:00:00, or {"topic": {"0": 12}}; raises InvalidResetTarget."""
+def parse_target(text: str) -> ResetTarget:
+    """Parse ``earliest``, ``latest``, a time, or {"topic": {"0": 12}}; raise InvalidResetTarget."""
     if text in ("earliest", "latest"):
-        return Goal(word=text)
+        return ResetTarget(bound=text)
     if text.lstrip().startswith("{"):
         try:
             offsets = read_offsets(json.loads(text))
-        except ValueError as wrong:
-            raise InvalidResetTarget(f"the offsets are no JSON: {wrong}") from None
-        if offsets is None or any(one < EARLIEST for of in offsets.values() for one in of.values()):
+        except ValueError as error:
+            raise InvalidResetTarget(f"offsets must be JSON: {error}") from None
+        if offsets is None or any(
+            offset < EARLIEST for partitions in offsets.values() for offset in partitions.values()
+        ):
             raise InvalidResetTarget(
-                'write offsets as {"topic": {"0": 12}}; -2 is the earliest, -1 the latest'
+                'offsets must be like {"topic": {"0": 12}}, with -2 for earliest and -1 for latest'
             )
-        return Goal(offsets=offsets)
+        return ResetTarget(offsets=offsets)
     try:
-        return Goal(at_ms=parse_datetime_ms(text))
+        return ResetTarget(timestamp_ms=parse_datetime_ms(text))
     except InvalidResetTarget:
         raise InvalidResetTarget(
-            f"{text!r} is no place to begin: give earliest, latest, a time (2026-01-31T12:00:00, UTC), or "
-            'offsets ({"topic": {"0": 12}})'
+            "--to must be earliest, latest, a time (2026-01-31T12:00:00, UTC), or offsets "
+            f'({{"topic": {{"0": 12}}}}), got {text!r}'
         ) from None
 
 
-def wanted_offsets(
-    goal: Goal,
+def target_offsets(
+    target: ResetTarget,
     bounds: Mapping[TopicPartition, OffsetBounds],
     current: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Where each partition shall begin. ``at_time`` has the offsets of the goal's time, if it is one."""
-    if goal.word is not None:
-        return {one: ends.first if goal.word == "earliest" else ends.end for one, ends in bounds.items()}
-    if goal.offsets is None:
-        return {one: at_time[one] for one in bounds}
-    named = {
-        TopicPartition(topic, number): at for topic, of in goal.offsets.items() for number, at in of.items()
-    }
-    strangers = sorted(named.keys() - bounds.keys())
-    if strangers:
-        raise InvalidResetTarget(f"the pipeline does not read {', '.join(map(str, strangers))}")
-    special = {one: {EARLIEST: ends.first, LATEST: ends.end} for one, ends in bounds.items()}
+    """Return the new offset of each partition. ``at_time`` has the offsets of a timestamp target."""
+    if target.bound is not None:
+        is_earliest = target.bound == "earliest"
+        return {partition: log.first if is_earliest else log.end for partition, log in bounds.items()}
+    if target.offsets is None:
+        return {partition: at_time[partition] for partition in bounds}
+    requested = _flat(target.offsets)
+    unknown = sorted(requested.keys() - bounds.keys())
+    if unknown:
+        raise InvalidResetTarget(f"the pipeline does not read {', '.join(map(str, unknown))}")
+    offsets = {}
+    for partition, log in bounds.items():
+        offset = requested.get(partition, current.get(partition, log.first))
+        is_requested = partition in requested
+        offsets[partition] = (
+            {EARLIEST: log.first, LATEST: log.end}.get(offset, offset) if is_requested else offset
+        )
+    return offsets
+
+
+def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
     return {
-        one: special[one].get(named[one], named[one]) if one in named else current.get(one, bounds[one].first)
-        for one in bounds
+        TopicPartition(topic, number): offset
+        for topic, partitions in offsets.items()
+        for number, offset in partitions.items()
     }
 
 
-def done_offsets(
+def processed_offsets(
     state: CheckpointState, committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """What is done: by the checkpoint, which knows first; by the group where the checkpoint tells nothing."""
+    """Return the processed offsets: of the checkpoint, or of the group if the checkpoint has none."""
     last = state.last_committed
     known = read_offsets(last.ends[0]) if last is not None and last.ends else None
     if known is None:
         return dict(committed)
-    return {TopicPartition(topic, number): at for topic, of in known.items() for number, at in of.items()}
+    return _flat(known)
 
 
-def start_text(moves: Collection[OffsetChange]) -> str:
-    """``start.json``: the offsets to begin at, sorted."""
+def start_offsets_json(changes: Collection[OffsetChange]) -> str:
+    """Return the content of ``start.json``: the start offsets, sorted."""
     offsets: dict[str, dict[str, int]] = {}
-    for move in sorted(moves):
-        offsets.setdefault(move.partition.topic, {})[str(move.partition.partition)] = move.after
+    for change in sorted(changes):
+        offsets.setdefault(change.partition.topic, {})[str(change.partition.partition)] = change.after
     return json.dumps(offsets)
 
 
-def rows_again(moves: Collection[OffsetChange]) -> int:
-    """Offsets that will be read a second time."""
-    return sum(move.before - move.after for move in moves if move.before > move.after)
+def rows_again(changes: Collection[OffsetChange]) -> int:
+    """Return the number of offsets that will be read again."""
+    return sum(change.before - change.after for change in changes if change.before > change.after)
 
 
-def rows_skipped(moves: Collection[OffsetChange]) -> int:
-    """Offsets that will not be read at all."""
-    return sum(move.after - move.before for move in moves if 0 <= move.before < move.after)
+def rows_skipped(changes: Collection[OffsetChange]) -> int:
+    """Return the number of offsets that will not be read."""
+    return sum(change.after - change.before for change in changes if 0 <= change.before < change.after)
 
 
-def consequence(spec: Spec, moves: Collection[OffsetChange]) -> str | None:
-    """What the user should know before doing it."""
-    words = []
-    again, skipped = rows_again(moves), rows_skipped(moves)
+def reset_warning(spec: Spec, changes: Collection[OffsetChange]) -> str | None:
+    """Return a warning about rows that are written again or skipped."""
+    warnings = []
+    again, skipped = rows_again(changes), rows_skipped(changes)
     if again and spec.sink.type in ("delta", "parquet", "topic"):
         target = spec.sink.topic if spec.sink.type == "topic" else spec.sink.path
-        keys = "rows with the same keys are replaced" if spec.sink.keys else "they will be there twice"
-        words.append(f"{target} will get up to {again:,} rows again: {keys}, exactly once or not")
+        effect = "rows with the same keys are replaced" if spec.sink.keys else "they will be duplicates"
+        warnings.append(f"up to {again:,} rows will be written to {target} again: {effect}")
     if skipped:
-        words.append(f"up to {skipped:,} rows will never be read")
-    return "; ".join(words) or None
+        warnings.append(f"up to {skipped:,} rows will not be read")
+    return "; ".join(warnings) or None
 
 
-def plan(spec: Spec, goal: Goal, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """What would change, asked of brokers and checkpoint."""
+def plan(spec: Spec, target: ResetTarget, checkpoint: Checkpoint) -> list[OffsetChange]:
+    """Return the offset changes of a reset."""
     with source_admin(spec) as admin:
         partitions = source_partitions(admin, spec.source)
         bounds = fetch_offset_bounds(admin, partitions)
-        current = done_offsets(_readable(checkpoint), committed_offsets(admin, spec.observe.group))
-        at_time = {} if goal.at_ms is None else fetch_offsets_at_time(admin, partitions, bounds, goal.at_ms)
-    return plan_offset_changes(wanted_offsets(goal, bounds, current, at_time), bounds, current)
+        current = processed_offsets(_read_state(checkpoint), committed_offsets(admin, spec.observe.group))
+        at_time = (
+            {}
+            if target.timestamp_ms is None
+            else fetch_offsets_at_time(admin, partitions, bounds, target.timestamp_ms)
+        )
+    return plan_offset_changes(target_offsets(target, bounds, current, at_time), bounds, current)
 
 
-def _readable(checkpoint: Checkpoint) -> CheckpointState:
-    """How far the query has come; nowhere if that is damaged, which is a reason to begin anew."""
+def _read_state(checkpoint: Checkpoint) -> CheckpointState:
+    """Return the progress of the query; none for a damaged checkpoint, which is a reason for a reset."""
     try:
         return checkpoint.state()
     except CheckpointUnreadable:
@@ -151,16 +167,16 @@ def _readable(checkpoint: Checkpoint) -> CheckpointState:
 
 
 def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    kept = admin.list_group_offsets(group)
-    return {one: offset.offset for one, offset in kept.items() if offset is not None}
+    offsets = admin.list_group_offsets(group)
+    return {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
 
 
-def execute(spec: Spec, moves: Collection[OffsetChange], checkpoint: Checkpoint, now_ms: int) -> str | None:
-    """Do it, while nobody runs the pipeline; gives the place where the old checkpoint is now.
+def execute(spec: Spec, changes: Collection[OffsetChange], checkpoint: Checkpoint, now_ms: int) -> str | None:
+    """Apply a reset, with the lease held; return the new location of the old checkpoint.
 
-    The group moves first: if this is cut short after that, the pipeline goes on as if nothing had been asked.
+    The group's offsets are changed first: after an interruption the pipeline continues unchanged.
     """
     with source_admin(spec) as admin:
-        admin.alter_group_offsets(spec.observe.group, {move.partition: move.after for move in moves})
+        admin.alter_group_offsets(spec.observe.group, {change.partition: change.after for change in changes})
     stamp = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
-    return begin_anew(checkpoint, start_text(moves), f"before-{stamp}")
+    return replace_checkpoint(checkpoint, start_offsets_json(changes), f"before-{stamp}")

@@ -1,4 +1,4 @@
-"""The pipelines that come with the package, each a file anyone can copy and change, with what it names."""
+"""The pipelines that ship with the package, as files to copy and change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from odradek.cli.errors import CommandFailed
 
 FOLDER: Final = "shipped"
 BROKERS: Final = "127.0.0.1:9092"
-"""The brokers that shipped files name."""
+"""The brokers in shipped files."""
 
 
 class Kind(NamedTuple):
-    """One pipeline: the stem of its files, and what it does."""
+    """One shipped pipeline: the stem of its files, and its description."""
 
     stem: str
     meaning: str
@@ -28,40 +28,38 @@ class Kind(NamedTuple):
 KINDS: Final = {
     "topic-to-table": Kind("topic_to_table", "JSON records of a topic into a Delta table, with dead letters"),
     "topic-to-topic": Kind("topic_to_topic", "topic to topic by SQL, exactly once", (".toml", ".sql")),
-    "windows": Kind(
-        "windows", "counts and sums by window of time, late rows accounted for", (".toml", ".sql")
-    ),
+    "windows": Kind("windows", "counts and sums by time window, with late rows", (".toml", ".sql")),
     "table-to-topic": Kind("table_to_topic", "rows added to a Delta table into a topic, exactly once"),
 }
 
 
 def text_of(name: str) -> str:
-    """What a shipped file says."""
+    """Return the content of a shipped file."""
     return files("odradek.pipelines").joinpath(FOLDER, name).read_text(encoding="utf-8")
 
 
 def next_steps(file: Path, *, is_demo: bool) -> str:
-    """The commands to go on with. Pure."""
+    """Return the commands to continue with. Pure."""
     steps = [
         f"odradek pipeline check {file}",
         f"odradek pipeline preview {file}",
         f"odradek pipeline run {file} --once",
     ]
-    first = "next:" if is_demo else f"next: change {file} to your topics, then"
+    first = "next:" if is_demo else f"next: adapt {file} to your topics, then"
     return "\n".join([first, *(f"  {step}" for step in steps)])
 
 
 def copy_kind(kind: str, directory: Path, brokers: str = BROKERS) -> list[Path]:
-    """Write the files of a kind, with these brokers; nothing if one of them is there already."""
-    chosen = KINDS.get(kind.replace("_", "-"))
-    if chosen is None:
-        raise CommandFailed(f"there is no pipeline {kind}; there are {', '.join(KINDS)}")
-    places = [directory / name for name in chosen.names]
-    taken = [str(place) for place in places if place.exists()]
-    if taken:
-        raise CommandFailed(f"{', '.join(taken)} is there already; name another directory, or move it away")
+    """Copy the files of a shipped pipeline, with these brokers; never overwrite a file."""
+    shipped = KINDS.get(kind.replace("_", "-"))
+    if shipped is None:
+        raise CommandFailed(f"KIND must be one of {', '.join(KINDS)}, got {kind}")
+    paths = [directory / name for name in shipped.names]
+    existing = [str(path) for path in paths if path.exists()]
+    if existing:
+        raise CommandFailed(f"{', '.join(existing)} already exists; use another directory, or move it")
     directory.mkdir(parents=True, exist_ok=True)
-    for place in places:
-        with place.open("x", encoding="utf-8") as file:
-            file.write(text_of(place.name).replace(f'"{BROKERS}"', f'"{brokers}"'))
-    return places
+    for path in paths:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text_of(path.name).replace(f'"{BROKERS}"', f'"{brokers}"'))
+    return paths

@@ -1,7 +1,4 @@
-"""What a run shows while it goes: one line that changes on a terminal, plain lines elsewhere, or JSON lines.
-
-Nothing here decides what is told; ``listener.py`` does.
-"""
+"""Output of a run: a live line on a terminal, plain lines elsewhere, or JSON lines."""
 
 from __future__ import annotations
 
@@ -18,61 +15,61 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """Where a run is told."""
+    """Output of a run."""
 
-    def say(self, words: str) -> None:
-        """Something that happened, in words."""
+    def message(self, text: str) -> None:
+        """Show a message."""
         ...
 
-    def doing(self, words: str) -> None:
-        """Something that takes a while and begins now."""
+    def activity(self, text: str) -> None:
+        """Show what is in progress."""
         ...
 
     def batch(self, progress: Progress) -> None:
-        """A batch that ended."""
+        """Show a completed batch."""
         ...
 
     def event(self, kind: str, **fields: Any) -> None:
-        """The same for programs."""
+        """Write an event for programs."""
         ...
 
     def close(self) -> None: ...
 
 
 class LineDisplay:
-    """One line for each thing told, where nobody watches. Batches without rows are no news."""
+    """Plain lines, for output that is not a terminal; batches without rows are omitted."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def say(self, words: str) -> None:
-        print(words, file=self._out, flush=True)
+    def message(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
 
-    def doing(self, words: str) -> None:
-        self.say(words)
+    def activity(self, text: str) -> None:
+        self.message(text)
 
     def batch(self, progress: Progress) -> None:
         if progress.row_count:
-            self.say(line_of(progress))
+            self.message(line_of(progress))
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Programs ask for JSON."""
+        """Do nothing: events are for JSON output."""
 
     def close(self) -> None:
-        """Lines are out already."""
+        """Do nothing: lines are flushed."""
 
 
 class JsonDisplay:
-    """One JSON object a line: ``event`` says of what, the other fields what of it."""
+    """One JSON object per line, with its kind in ``event``."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def say(self, words: str) -> None:
-        """Words are for people."""
+    def message(self, text: str) -> None:
+        """Do nothing: text is for people."""
 
-    def doing(self, words: str) -> None:
-        """Words are for people."""
+    def activity(self, text: str) -> None:
+        """Do nothing: text is for people."""
 
     def batch(self, progress: Progress) -> None:
         self.event("progress", **batches.to_json(progress))
@@ -81,11 +78,11 @@ class JsonDisplay:
         print(json.dumps({"event": kind, **fields}, ensure_ascii=False), file=self._out, flush=True)
 
     def close(self) -> None:
-        """Lines are out already."""
+        """Do nothing: lines are flushed."""
 
 
 class TerminalDisplay:
-    """The newest batch, or what is being done, in a line written over; what is said stays above it."""
+    """The latest batch or activity in a live line; messages stay above it."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
@@ -93,16 +90,16 @@ class TerminalDisplay:
         self._console = console or Console(highlight=False)
         self._status: Status | None = None
 
-    def say(self, words: str) -> None:
-        self._console.print(words, markup=False)
+    def message(self, text: str) -> None:
+        self._console.print(text, markup=False)
 
     def batch(self, progress: Progress) -> None:
-        self.doing(line_of(progress))
+        self.activity(line_of(progress))
 
-    def doing(self, words: str) -> None:
+    def activity(self, text: str) -> None:
         from rich.text import Text
 
-        line = Text(words, no_wrap=True, overflow="ellipsis")
+        line = Text(text, no_wrap=True, overflow="ellipsis")
         if self._status is None:
             self._status = self._console.status(line, spinner="dots")
             self._status.start()
@@ -110,7 +107,7 @@ class TerminalDisplay:
             self._status.update(line)
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Programs ask for JSON."""
+        """Do nothing: events are for JSON output."""
 
     def close(self) -> None:
         if self._status is not None:
@@ -119,7 +116,7 @@ class TerminalDisplay:
 
 
 def display_for(out: TextIO | None = None, *, as_json: bool) -> Display:
-    """The display that fits where the output goes."""
+    """Return the display for an output."""
     out = out or sys.stdout
     if as_json:
         return JsonDisplay(out)

@@ -1,8 +1,7 @@
-"""How far a pipeline is behind: by partition, in offsets and in seconds.
+"""Lag of a pipeline by partition, in offsets and in seconds.
 
-What it has done is what its group has committed, so that every tool that looks at groups tells the same. In
-seconds, lag is the age of the oldest record behind that, by the record's own timestamp; it is read from the
-topic itself, one small fetch for each partition that is behind.
+It is computed from the offsets committed by the pipeline's group, so other Kafka tools show the same. In
+seconds, it is the age of the oldest unread record, by its timestamp, read with one small fetch per partition.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.2
 READ_SECONDS_MAX: Final = 3.0
-"""What cannot be read in this time has no age; the command does not wait for a broker that is down."""
+"""Time to read timestamps; a partition that takes longer has no lag in seconds."""
 FETCH_BYTES: Final = 4096
-"""A fetch gives one whole batch at least, however large: enough for one timestamp."""
+"""A fetch returns at least one batch, which is enough for one timestamp."""
 
 
 class PartitionLag(NamedTuple):
-    """One partition. ``None`` where nothing is committed, or where the record could not be read."""
+    """Lag of one partition; None without a committed offset, or if the record could not be read."""
 
     topic: str
     partition: int
@@ -40,78 +39,82 @@ class PartitionLag(NamedTuple):
 def lags(
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    waiting_since_ms: Mapping[TopicPartition, int | None],
+    oldest_ms: Mapping[TopicPartition, int | None],
     now_ms: int,
 ) -> list[PartitionLag]:
-    """The lag of each partition that has an end or a committed offset."""
+    """Return the lag of each partition with an end offset or a committed offset."""
     rows = []
-    for one in sorted(committed.keys() | ends.keys()):
-        offset, end = committed.get(one), ends.get(one)
-        left = None if offset is None or end is None else max(0, end - offset)
-        rows.append(
-            PartitionLag(
-                one.topic, one.partition, offset, end, left, _age_s(left, waiting_since_ms, one, now_ms)
-            )
-        )
+    for partition in sorted(committed.keys() | ends.keys()):
+        offset, end = committed.get(partition), ends.get(partition)
+        lag_rows = None if offset is None or end is None else max(0, end - offset)
+        lag_s = _age_s(lag_rows, oldest_ms, partition, now_ms)
+        rows.append(PartitionLag(partition.topic, partition.partition, offset, end, lag_rows, lag_s))
     return rows
 
 
 def _age_s(
-    left: int | None, since_ms: Mapping[TopicPartition, int | None], partition: TopicPartition, now_ms: int
+    lag_rows: int | None,
+    oldest_ms: Mapping[TopicPartition, int | None],
+    partition: TopicPartition,
+    now_ms: int,
 ) -> float | None:
-    if left == 0:
+    if lag_rows == 0:
         return 0.0
-    if left is None or partition not in since_ms:
+    if lag_rows is None or partition not in oldest_ms:
         return None
-    since = since_ms[partition]
-    # Behind the offset are marks of transactions only: nothing waits.
-    return 0.0 if since is None else max(0, now_ms - since) / 1000
+    timestamp_ms = oldest_ms[partition]
+    # None: only transaction markers are left.
+    return 0.0 if timestamp_ms is None else max(0, now_ms - timestamp_ms) / 1000
 
 
 def total(rows: Iterable[PartitionLag]) -> tuple[int | None, float | None]:
-    """Offsets left in all partitions, and how long the oldest record waits; None if no partition tells."""
-    listed = list(rows)
-    left = [one.lag_rows for one in listed if one.lag_rows is not None]
-    ages = [one.lag_s for one in listed if one.lag_s is not None]
-    return (sum(left) if left else None), (max(ages) if ages else None)
+    """Return the lag over all partitions, in offsets and seconds; None if unknown in all."""
+    partitions = list(rows)
+    counts = [partition.lag_rows for partition in partitions if partition.lag_rows is not None]
+    ages = [partition.lag_s for partition in partitions if partition.lag_s is not None]
+    return (sum(counts) if counts else None), (max(ages) if ages else None)
 
 
 def as_rows(group: str, rows: Iterable[PartitionLag]) -> list[dict[str, Any]]:
-    """For tables and JSON."""
+    """Return the rows of a table or of JSON output."""
     return [
-        {"group": group, **one._asdict(), "lag_s": None if one.lag_s is None else round(one.lag_s, 3)}
-        for one in rows
+        {"group": group, **row._asdict(), "lag_s": None if row.lag_s is None else round(row.lag_s, 3)}
+        for row in rows
     ]
 
 
 def read_lag(spec: Spec, clock: Clock) -> list[PartitionLag]:
-    """The lag of a pipeline as it is now, asked of its brokers."""
+    """Return the current lag of a pipeline."""
     with source_admin(spec) as admin:
         partitions = source_partitions(admin, spec.source)
-        kept = admin.list_group_offsets(spec.observe.group)
-        committed = {one: offset.offset for one in partitions if (offset := kept.get(one)) is not None}
+        group_offsets = admin.list_group_offsets(spec.observe.group)
+        committed = {
+            partition: offset.offset
+            for partition in partitions
+            if (offset := group_offsets.get(partition)) is not None
+        }
         ends = fetch_end_offsets(admin, partitions)
-    behind = {one: offset for one, offset in committed.items() if offset < ends.get(one, 0)}
-    with OldestRecordReader(spec, clock) as waiting:
-        since_ms = waiting.since_ms(behind, ends)
-    return lags(committed, ends, since_ms, clock.wall_ms())
+    behind = {partition: offset for partition, offset in committed.items() if offset < ends.get(partition, 0)}
+    with OldestRecordReader(spec, clock) as reader:
+        oldest_ms = reader.timestamps_ms(behind, ends)
+    return lags(committed, ends, oldest_ms, clock.wall_ms())
 
 
 class OldestRecordReader:
-    """Reads when the first record behind an offset was written. Its consumer is made when it is needed."""
+    """Reads the timestamp of the first record at or after an offset; creates its consumer on first use."""
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         self._source = spec.source
         self._clock = clock
         self._consumer: Consumer | None = None
 
-    def since_ms(
+    def timestamps_ms(
         self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Timestamps by partition; None where no record is left; no entry where time was over first."""
+        """Return timestamps by partition; None without a record; no entry after a timeout."""
         if not offsets:
             return {}
-        consumer = self._reader()
+        consumer = self._get_consumer()
         consumer.assign(list(offsets))
         # A partition that was assigned before is still paused.
         consumer.resume(*offsets)
@@ -133,28 +136,32 @@ class OldestRecordReader:
     def _first(
         self, consumer: Consumer, ends: Mapping[TopicPartition, int], missing: set[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
-        found: dict[TopicPartition, int | None] = {}
+        timestamps: dict[TopicPartition, int | None] = {}
         deadline_ms = self._clock.monotonic_ms() + int(READ_SECONDS_MAX * 1000)
         while missing and self._clock.monotonic_ms() < deadline_ms:
             for record in consumer.poll(timeout_s=POLL_S):
-                found.setdefault(TopicPartition(record.topic, record.partition), record.timestamp)
-            passed = {one for one in missing - found.keys() if consumer.position(one) >= ends.get(one, 0)}
-            found.update(dict.fromkeys(passed))
-            done = missing & found.keys()
+                timestamps.setdefault(TopicPartition(record.topic, record.partition), record.timestamp)
+            without_records = {
+                partition
+                for partition in missing - timestamps.keys()
+                if consumer.position(partition) >= ends.get(partition, 0)
+            }
+            timestamps.update(dict.fromkeys(without_records))
+            done = missing & timestamps.keys()
             if done:
                 missing -= done
                 consumer.pause(*done)
-        return found
+        return timestamps
 
-    def _reader(self) -> Consumer:
+    def _get_consumer(self) -> Consumer:
         from odradek import Consumer
         from odradek.config.client import CONSUMER
 
         if self._consumer is None:
-            given = settings_for(CONSUMER, self._source.brokers, self._source.options)
+            settings = settings_for(CONSUMER, self._source.brokers, self._source.options)
             self._consumer = Consumer(
                 {
-                    **given,
+                    **settings,
                     "isolation.level": self._source.isolation,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",

@@ -1,7 +1,6 @@
-"""How a pipeline stands: what its runner knows of it, in one value that is written down, shown and measured.
+"""Status of a pipeline run, in one immutable value for the status file, the metrics and the terminal.
 
-Every change is a function from one standing to the next, so the status file, the metrics and the terminal can
-never tell different things.
+Every change is a function from one status to the next, so the three never disagree.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from odradek.pipelines.monitoring.progress import Progress
 
 
 class RunState(enum.StrEnum):
-    """Where a run is."""
+    """State of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -32,7 +31,7 @@ class RunState(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """The last time the driver failed."""
+    """The last failure of the driver."""
 
     at_ms: int
     message: str
@@ -40,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunTotals:
-    """Counts of several runs of a pipeline, since its checkpoint began."""
+    """Counts over several runs of a pipeline, since its checkpoint was created."""
 
     run_count: int = 0
     batch_count: int = 0
@@ -51,7 +50,7 @@ class RunTotals:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run of a pipeline, from its start until now. Counts are those of this run."""
+    """Status of one run of a pipeline; the counts are of this run."""
 
     name: str
     pid: int
@@ -69,7 +68,7 @@ class RunStatus:
     dead_letter_count: int = 0
     last: Progress | None = None
     earlier: RunTotals = RunTotals()
-    """Counts of the runs before this one."""
+    """Counts of earlier runs."""
 
     @property
     def totals(self) -> RunTotals:
@@ -83,18 +82,18 @@ class RunStatus:
         )
 
     def next_run(self, pid: int, host: str, now_ms: int, *, once: bool) -> RunStatus:
-        """The next run as it begins."""
+        """Return the initial status of the next run."""
         return RunStatus(self.name, pid, host, now_ms, now_ms, once, earlier=self.totals)
 
     def started(self, now_ms: int, driver_pid: int | None) -> RunStatus:
-        """A driver process runs, and will tell when its query does."""
+        """Return the status after a driver process was started."""
         return replace(self, state=RunState.STARTING, driver_pid=driver_pid, updated_ms=now_ms)
 
     def running(self, now_ms: int) -> RunStatus:
         return replace(self, state=RunState.RUNNING, updated_ms=now_ms)
 
     def progressed(self, progress: Progress, now_ms: int) -> RunStatus:
-        """A batch has ended."""
+        """Return the status after a completed batch."""
         return replace(
             self,
             state=RunState.RUNNING,
@@ -107,14 +106,14 @@ class RunStatus:
         )
 
     def idle(self, now_ms: int) -> RunStatus:
-        """The source was asked and has nothing new: whatever the last batch left behind has been read."""
+        """Return the status after the source reported no new records: there is no lag."""
         caught_up = self.last
         if caught_up is not None and caught_up.lag_rows is not None:
             caught_up = replace(caught_up, lag_rows=0, lag_s=0.0, latest=caught_up.end)
         return replace(self, state=RunState.RUNNING, updated_ms=now_ms, last=caught_up)
 
     def failed(self, message: str, now_ms: int) -> RunStatus:
-        """The driver failed; whether it is started again is told next."""
+        """Return the status after a failure of the driver; a restart or the end follows."""
         return replace(self, failure=Failure(now_ms, message), updated_ms=now_ms)
 
     def restarting(self, now_ms: int) -> RunStatus:
@@ -130,25 +129,25 @@ class RunStatus:
         return replace(self, state=state, driver_pid=None, updated_ms=now_ms)
 
 
-def to_json(standing: RunStatus) -> dict[str, Any]:
-    """All of it, for the status file and for programs."""
-    last = standing.last
+def to_json(status: RunStatus) -> dict[str, Any]:
+    """Return the JSON form, for the status file and for programs."""
+    last = status.last
     return {
-        **asdict(standing),
-        "state": str(standing.state),
+        **asdict(status),
+        "state": str(status.state),
         "last": None if last is None else batches.to_json(last),
     }
 
 
 def from_json(value: Mapping[str, Any]) -> RunStatus:
-    """What ``to_json`` gave; fields of a later release are passed over."""
-    known = {one.name for one in fields(RunStatus)}
-    kept = {name: one for name, one in value.items() if name in known}
-    kept["state"] = RunState(kept["state"])
-    if kept.get("failure") is not None:
-        kept["failure"] = Failure(**kept["failure"])
-    if kept.get("earlier") is not None:
-        kept["earlier"] = RunTotals(**kept["earlier"])
-    if kept.get("last") is not None:
-        kept["last"] = batches.from_json(kept["last"])
-    return RunStatus(**kept)
+    """Parse the JSON form; fields of a later release are ignored."""
+    field_names = {field.name for field in fields(RunStatus)}
+    known = {name: field for name, field in value.items() if name in field_names}
+    known["state"] = RunState(known["state"])
+    if known.get("failure") is not None:
+        known["failure"] = Failure(**known["failure"])
+    if known.get("earlier") is not None:
+        known["earlier"] = RunTotals(**known["earlier"])
+    if known.get("last") is not None:
+        known["last"] = batches.from_json(known["last"])
+    return RunStatus(**known)

@@ -1,4 +1,4 @@
-"""The rows of a pipeline's source as a DataFrame: what its transform is given, and rows nobody can read."""
+"""DataFrames of a pipeline's source: the input of its transform, and records that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.pipelines.checkpoint.checkpoint import Checkpoint, Offsets
 from odradek.pipelines.checkpoint.start_offsets import START_FILE
 from odradek.pipelines.checkpoint.topic_ids import TOPICS_FILE
 from odradek.pipelines.query import json_values
-from odradek.pipelines.query.value_sample import SchemaRefused
+from odradek.pipelines.query.value_sample import InvalidSchema
 from odradek.pipelines.spec.model import Source, Spec, Watermark
 
 if TYPE_CHECKING:
@@ -21,23 +21,16 @@ Window = tuple[Offsets, Offsets]
 
 
 class SourceFrames(NamedTuple):
-    """What is read. ``dead`` are raw records with a reason; None unless the file names a topic for them."""
+    """Parsed rows, and in ``dead`` the unparsable records with a reason; None without a dead-letter topic."""
 
     rows: DataFrame
     dead: DataFrame | None
 
 
-def source_frame(
-    spark: SparkSession, spec: Spec, *, streaming: bool, window: Window | None = None
-) -> DataFrame:
-    """The rows that a transform is given; one that cannot be read stops the query."""
-    return source_frames(spark, spec, streaming=streaming, window=window).rows
-
-
 def source_frames(
     spark: SparkSession, spec: Spec, *, streaming: bool, window: Window | None = None
 ) -> SourceFrames:
-    """All that is read, parsed as the file says."""
+    """Return the frames of a source, parsed as configured."""
     checkpoint = Checkpoint(spec.checkpoint)
     raw = _raw(spark, spec, checkpoint, streaming=streaming, window=window)
     frames = _parsed(spark, spec, checkpoint, raw)
@@ -52,23 +45,25 @@ def _watermarked(rows: DataFrame, watermark: Watermark, spec: Spec) -> DataFrame
 
     try:
         return rows.withWatermark(watermark.column, watermark.delay)
-    except PySparkException as wrong:
-        words = str(wrong).strip().splitlines()[0]
-        raise SchemaRefused(f"{spec.file.name}: [source] watermark on {watermark.column}: {words}") from None
+    except PySparkException as error:
+        message = str(error).strip().splitlines()[0]
+        raise InvalidSchema(
+            f"{spec.file.name}: [source] watermark on {watermark.column}: {message}"
+        ) from None
 
 
 def _parsed(spark: SparkSession, spec: Spec, checkpoint: Checkpoint, raw: DataFrame) -> SourceFrames:
     from pyspark.sql import functions as F
 
-    form = spec.source.value.format
-    if form == "text":
+    value_format = spec.source.value.format
+    if value_format == "text":
         return SourceFrames(raw.withColumn("value", F.col("value").cast("string")), None)
-    if form != "json":
+    if value_format != "json":
         return SourceFrames(raw, None)
     schema = json_values.value_schema(spark, spec, checkpoint)
     parsed = json_values.with_parsed(raw, schema)
     if spec.dead_letter is None:
-        checked = parsed.filter(json_values.readable_or_stop(schema))
+        checked = parsed.filter(json_values.valid_or_fail(schema))
         return SourceFrames(json_values.fields_and_record(checked, schema), None)
     from odradek.pipelines.query.dead_letters import unreadable_records
 
@@ -95,22 +90,22 @@ def _raw(
 
 def _table(reader: Any, source: Source) -> DataFrame:
     if source.format == "parquet":
-        chosen = reader.format("parquet").schema(source.schema)
+        table_reader = reader.format("parquet").schema(source.schema)
     else:
-        chosen = reader.format("odradek_delta")
-    loaded: DataFrame = chosen.options(**source.options).load(source.path)
+        table_reader = reader.format("odradek_delta")
+    loaded: DataFrame = table_reader.options(**source.options).load(source.path)
     return loaded
 
 
 def topic_options(
-    spec: Spec, handed_over: str | None = None, topic_ids: Mapping[str, str] | None = None
+    spec: Spec, reset_start: str | None = None, topic_ids: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The options of a stream from topics; the file's own ``options`` win. Pure."""
+    """Return the source options of a stream; the file's ``options`` take precedence. Pure."""
     source = spec.source
     return _merged(
         {
-            **_choice(source),
-            **(_start(source) if handed_over is None else {"startingOffsets": handed_over}),
+            **_selection(source),
+            **(_start(source) if reset_start is None else {"startingOffsets": reset_start}),
             "maxOffsetsPerTrigger": str(source.max_per_trigger),
             "kafka.group.id": spec.observe.group,
             "commitGroup": "true",
@@ -121,29 +116,34 @@ def topic_options(
 
 
 def window_options(spec: Spec, window: Window | None) -> dict[str, str]:
-    """The options of one look at topics between two offsets of each partition, or at all there is. Pure."""
-    options = _choice(spec.source)
+    """Return the source options of a batch read: all records, or those within a window of offsets. Pure."""
+    options = _selection(spec.source)
     if window is not None:
-        named = {topic: sorted(map(int, offsets)) for topic, offsets in sorted(window[0].items())}
-        for choice in ("subscribe", "subscribePattern"):
-            options.pop(choice, None)
-        options["assign"] = json.dumps(named)
+        assignment = {topic: sorted(map(int, offsets)) for topic, offsets in sorted(window[0].items())}
+        for option in ("subscribe", "subscribePattern"):
+            options.pop(option, None)
+        options["assign"] = json.dumps(assignment)
         options["startingOffsets"], options["endingOffsets"] = map(_offsets_json, window)
     return _merged(options, spec.source.options)
 
 
 def _offsets_json(offsets: Mapping[str, Mapping[Any, int]]) -> str:
-    return json.dumps({topic: {str(one): of[one] for one in of} for topic, of in offsets.items()})
+    return json.dumps(
+        {
+            topic: {str(partition): offset for partition, offset in partitions.items()}
+            for topic, partitions in offsets.items()
+        }
+    )
 
 
-def _choice(source: Source) -> dict[str, str]:
+def _selection(source: Source) -> dict[str, str]:
     options = {"kafka.bootstrap.servers": source.brokers, "kafka.isolation.level": source.isolation}
     if source.headers:
         options["includeHeaders"] = "true"
     if source.pattern is not None:
         options["subscribePattern"] = source.pattern
     elif source.assign:
-        options["assign"] = json.dumps({topic: list(of) for topic, of in source.assign.items()})
+        options["assign"] = json.dumps({topic: list(numbers) for topic, numbers in source.assign.items()})
     else:
         options["subscribe"] = ",".join(source.topics)
     return options
@@ -154,15 +154,15 @@ def _start(source: Source) -> dict[str, str]:
         return {"startingOffsets": source.start}
     if source.start == "offsets":
         return {"startingOffsets": _offsets_json(source.start_offsets)}
-    at = datetime.datetime.fromisoformat(source.start)
+    start = datetime.datetime.fromisoformat(source.start)
     return {
-        "startingTimestamp": str(int(at.timestamp() * 1000)),
-        # A time after the last record means: from now on.
+        "startingTimestamp": str(int(start.timestamp() * 1000)),
+        # After the last record, start at the log end.
         "startingOffsetsByTimestampStrategy": "latest",
     }
 
 
-def _merged(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Options without regard to case; what was given wins."""
-    named = {name.lower() for name in given}
-    return {**{name: value for name, value in ours.items() if name.lower() not in named}, **given}
+def _merged(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Merge options without regard to case; ``options`` take precedence."""
+    names = {name.lower() for name in options}
+    return {**{name: value for name, value in defaults.items() if name.lower() not in names}, **options}

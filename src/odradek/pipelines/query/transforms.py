@@ -1,6 +1,6 @@
-"""The middle of a pipeline: a Python function of a DataFrame, or a query over the view ``source``.
+"""The transform of a pipeline: a Python function of a DataFrame, or an SQL query over the view ``source``.
 
-What goes wrong in it is told with the file and line that the user wrote.
+Errors name the user's file and line.
 """
 
 from __future__ import annotations
@@ -25,62 +25,64 @@ _SQLSTATE: Final = re.compile(r" SQLSTATE: \w+")
 
 
 class TransformFailed(Exception):
-    """A transform that cannot be loaded, or does not give a DataFrame; names file and line."""
+    """Raised when a transform cannot be loaded, fails, or does not return a DataFrame."""
 
 
-def transformed(rows: DataFrame, spec: Spec) -> DataFrame:
-    """The rows as the pipeline's transform makes them."""
+def apply_transform(rows: DataFrame, spec: Spec) -> DataFrame:
+    """Apply the pipeline's transform."""
     transform = spec.transform
     if transform.sql is not None:
-        return _reading(rows, _queried(rows, transform.sql), f"{transform.sql} must read the view {VIEW}")
+        return _check_streaming(
+            rows, _run_sql(rows, transform.sql), f"{transform.sql} must read the view {VIEW}"
+        )
     if transform.module is None or transform.function is None:
         return rows
     function = load_function(transform.module, transform.function, spec.directory)
-    words = f"{transform.module}:{transform.function} must use the DataFrame that it is given"
-    return _reading(rows, _called(function, rows, spec), words)
+    requirement = f"{transform.module}:{transform.function} must use its argument"
+    return _check_streaming(rows, _call(function, rows, spec), requirement)
 
 
-def _reading(rows: DataFrame, result: DataFrame, words: str) -> DataFrame:
-    """The result, if it is made of the rows: a stream comes out of a stream only."""
+def _check_streaming(rows: DataFrame, result: DataFrame, requirement: str) -> DataFrame:
+    """Return the result; raise TransformFailed if a stream became a batch."""
     if rows.isStreaming and not result.isStreaming:
-        raise TransformFailed(f"{words}: what it gives is no stream of rows")
+        raise TransformFailed(f"{requirement}: the result is not a streaming DataFrame")
     return result
 
 
 def check_transform(spec: Spec) -> None:
-    """Import what is named, without Spark; raises TransformFailed."""
+    """Import the transform, without Spark; raise TransformFailed."""
     if spec.transform.module is not None and spec.transform.function is not None:
         load_function(spec.transform.module, spec.transform.function, spec.directory)
 
 
 def load_function(module: str, function: str, directory: Path) -> Callable[[DataFrame], DataFrame]:
-    """A function of a module beside the pipeline's file, or of an installed one."""
+    """Load a function of a module beside the pipeline file, or of an installed one."""
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
     try:
         loaded = import_module(module)
     except Exception as failed:  # noqa: BLE001 - importing runs the user's code, which may raise anything
-        raise TransformFailed(f"{module} cannot be imported: {told(failed, directory)}") from None
-    found = getattr(loaded, function, None)
-    if not callable(found):
+        raise TransformFailed(f"{module} cannot be imported: {describe_error(failed, directory)}") from None
+    attribute = getattr(loaded, function, None)
+    if not callable(attribute):
         raise TransformFailed(f"{loaded.__file__ or module} has no function {function}")
-    return found  # type: ignore[no-any-return]
+    return attribute  # type: ignore[no-any-return]
 
 
-def _called(function: Callable[[DataFrame], DataFrame], rows: DataFrame, spec: Spec) -> DataFrame:
+def _call(function: Callable[[DataFrame], DataFrame], rows: DataFrame, spec: Spec) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    words = f"{spec.transform.module}:{spec.transform.function}"
+    name = f"{spec.transform.module}:{spec.transform.function}"
     try:
         result: Any = function(rows)
     except Exception as failed:  # noqa: BLE001 - the user's code may raise anything
-        raise TransformFailed(f"{words} failed: {told(failed, spec.directory)}") from None
+        raise TransformFailed(f"{name} failed: {describe_error(failed, spec.directory)}") from None
     if not isinstance(result, DataFrame):
-        raise TransformFailed(f"{words} gave {type(result).__name__}; it must return a DataFrame")
+        raise TransformFailed(f"{name} must return a DataFrame, got {type(result).__name__}")
     return result
 
 
-def _queried(rows: DataFrame, file: Path) -> DataFrame:
+def _run_sql(rows: DataFrame, file: Path) -> DataFrame:
     from pyspark.errors import PySparkException
 
     rows.createOrReplaceTempView(VIEW)
@@ -91,25 +93,25 @@ def _queried(rows: DataFrame, file: Path) -> DataFrame:
         raise TransformFailed(f"{file}: {first_line(failed)}") from None
 
 
-def told(failed: BaseException, directory: Path) -> str:
-    """An error of the user's code in one line, with the innermost place that is theirs."""
-    place = user_place(failed.__traceback__, directory)
-    if isinstance(failed, SyntaxError) and failed.filename is not None:
-        place = f"{failed.filename}:{failed.lineno}"
-    words = f"{type(failed).__name__}: {first_line(failed)}"
-    return words if place is None else f"{place}: {words}"
+def describe_error(error: BaseException, directory: Path) -> str:
+    """Return an error of the user's code in one line, with the innermost location in it."""
+    location = user_location(error.__traceback__, directory)
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        location = f"{error.filename}:{error.lineno}"
+    message = f"{type(error).__name__}: {first_line(error)}"
+    return message if location is None else f"{location}: {message}"
 
 
-def user_place(trace: TracebackType | None, directory: Path) -> str | None:
-    """``file:line`` of the innermost frame in a file beside the pipeline's."""
-    theirs = [
+def user_location(trace: TracebackType | None, directory: Path) -> str | None:
+    """Return ``file:line`` of the innermost frame in a file beside the pipeline file."""
+    locations = [
         f"{frame.filename}:{frame.lineno}"
         for frame in traceback.extract_tb(trace)
         if Path(frame.filename).is_relative_to(directory)
     ]
-    return theirs[-1] if theirs else None
+    return locations[-1] if locations else None
 
 
-def first_line(failed: BaseException) -> str:
-    """The first line of an error, without SQLSTATE; Spark's go on with the plan for many lines."""
-    return _SQLSTATE.sub("", next(iter(str(failed).strip().splitlines()), ""))
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error without SQLSTATE; Spark adds the query plan."""
+    return _SQLSTATE.sub("", next(iter(str(error).strip().splitlines()), ""))

@@ -1,4 +1,4 @@
-"""The schema of JSON values found by looking at the newest records of a topic."""
+"""Schema of JSON values inferred from the newest records of a topic."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
 
 _CORRUPT: Final = "_odradek_corrupt"
 _POLL_S: Final = 2.0
-"""Records that do not come within this do not count: a sample is no promise."""
+"""Sampling stops after this time without a record."""
 
 
-class SchemaRefused(Exception):
-    """The schema of JSON values cannot be used; the words say what to do."""
+class InvalidSchema(Exception):
+    """Raised for an invalid schema of JSON values."""
 
 
 def sample_starts(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
 ) -> dict[TopicPartition, int]:
-    """Where to begin, so that about ``rows_max`` newest offsets are read, dealt evenly. Pure."""
+    """Return start offsets for about ``rows_max`` newest offsets, spread evenly over partitions. Pure."""
     share = max(1, -(-rows_max // max(1, len(ends))))
-    return {one: max(starts.get(one, 0), end - share) for one, end in ends.items()}
+    return {partition: max(starts.get(partition, 0), end - share) for partition, end in ends.items()}
 
 
 def sampled_schema(spark: SparkSession, spec: Spec) -> StructType:
-    """What Spark infers of a sample; raises SchemaRefused if there is nothing to infer from."""
+    """Return the schema that Spark infers from a sample; raise InvalidSchema without records."""
     values = _newest_values(spec)
     if not values:
-        raise SchemaRefused(
-            f'{spec.file.name}: schema = "sample" finds no records in the topics. Give a schema in DDL, or '
-            "produce some records first"
+        raise InvalidSchema(
+            f'{spec.file.name}: schema = "sample" requires records, but the topics are empty. Declare a DDL '
+            "schema, or produce some records first"
         )
     inferred = spark.read.option("columnNameOfCorruptRecord", _CORRUPT).json(
         spark.sparkContext.parallelize(values, 1)
     )
     schema = inferred.drop(_CORRUPT).schema
     if not schema.fields:
-        raise SchemaRefused(f"{spec.file.name}: none of {len(values)} records sampled is a JSON object")
+        raise InvalidSchema(f"{spec.file.name}: none of {len(values)} sampled records is a JSON object")
     return schema
 
 
@@ -58,24 +58,24 @@ def _newest_values(spec: Spec) -> list[str]:
         starts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
     begin = sample_starts(
-        {one: found.offset for one, found in starts.items()},
-        {one: found.offset for one, found in ends.items()},
+        {partition: result.offset for partition, result in starts.items()},
+        {partition: result.offset for partition, result in ends.items()},
         spec.source.value.sample_rows,
     )
     settings = settings_for(CONSUMER, spec.source.brokers, spec.source.options)
     settings |= {"isolation.level": spec.source.isolation, "auto.offset.reset": "earliest"}
     with Consumer(settings) as consumer:
-        return _values(consumer, begin, {one: found.offset for one, found in ends.items()})
+        return _values(consumer, begin, {partition: result.offset for partition, result in ends.items()})
 
 
 def _values(
     consumer: Consumer, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[str]:
     consumer.assign(list(begin))
-    for one, offset in begin.items():
-        consumer.seek(one, offset)
+    for partition, offset in begin.items():
+        consumer.seek(partition, offset)
     values: list[str] = []
-    while any(consumer.position(one) < end for one, end in ends.items()):
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
         polled = consumer.poll(timeout_s=_POLL_S)
         if not polled:
             break

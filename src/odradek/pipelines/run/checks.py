@@ -1,7 +1,7 @@
-"""Whether a pipeline can run: what it needs is looked at, and nothing is changed or started.
+"""Checks whether a pipeline can run; nothing is changed or started.
 
-Each check says what was found, and where that is wrong, what to do. The decisions are functions of plain
-values here; ``check_asking.py`` asks brokers, files and packages for these, ``plan_check.py`` asks Spark.
+Each check has a result, and advice if it failed. The checks here are functions of plain values; ``check.py``
+reads these from brokers, files and packages, and ``plan_check.py`` from Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALL: Final = 'pip install "odradek[spark]"'
 
 
 class Check(NamedTuple):
-    """One thing that was looked at. ``fix`` says what to do if it is not ``ok``."""
+    """One check. ``fix`` is the advice if it is not ``ok``."""
 
     what: str
     ok: bool
@@ -33,11 +33,11 @@ class Check(NamedTuple):
 
 
 def failed_count(checks: Collection[Check]) -> int:
-    return sum(not one.ok for one in checks)
+    return sum(not check.ok for check in checks)
 
 
 def package_checks(spec: Spec, is_there: Callable[[str], bool]) -> Iterator[Check]:
-    """What pip has to have installed for this pipeline."""
+    """Check the Python packages that this pipeline needs."""
     lake = "deltalake" in _needed(spec)
     for package in (*PACKAGES, *(("deltalake",) if lake else ())):
         if is_there(package):
@@ -60,13 +60,13 @@ def topic_check(
     brokers: str = "",
     is_made: bool = False,
 ) -> Check:
-    """A topic that has to be there, and what this client may do with it as far as the broker tells.
+    """Check that a topic exists, has leaders, and allows the operation.
 
-    ``is_made``: brokers make it when somebody writes to it.
+    ``is_made``: brokers create it automatically.
     """
     what = f"{role} {topic}"
     if described is None and is_made:
-        return Check(what, True, "does not exist yet; the brokers make it when the pipeline writes to it")
+        return Check(what, True, "does not exist yet; the brokers create it when the pipeline writes to it")
     if described is None:
         fix = f"odradek topics create {topic} -b {brokers}, or correct the name"
         return Check(what, False, "does not exist", fix)
@@ -77,43 +77,41 @@ def topic_check(
             what,
             False,
             f"{needs.name} is not allowed",
-            f"have the cluster allow {needs.name} on topic {topic}",
+            f"allow {needs.name} on topic {topic}",
         )
-    leaderless = [one.partition for one in described.partitions if one.leader < 0]
+    leaderless = [partition.partition for partition in described.partitions if partition.leader < 0]
     if leaderless:
-        named = ", ".join(map(str, leaderless))
+        numbers = ", ".join(map(str, leaderless))
         return Check(
-            what, False, f"no leader for partition {named}", "start the brokers that have its replicas"
+            what, False, f"no leader for partition {numbers}", "start the brokers that have its replicas"
         )
     return Check(what, True, f"{count} partition{'' if count == 1 else 's'}")
 
 
 def group_check(group: str, allowed: Collection[Operation] | None) -> Check:
-    """The group whose offsets show the lag."""
+    """Check the group whose offsets show the lag."""
     if allowed is not None and Operation.READ not in allowed:
-        return Check(
-            f"group {group}", False, "READ is not allowed", f"have the cluster allow READ on group {group}"
-        )
+        return Check(f"group {group}", False, "READ is not allowed", f"allow READ on group {group}")
     return Check(f"group {group}", True, "offsets can be committed")
 
 
-def directory_check(what: str, place: str) -> Check:
-    """A folder of this machine that has to be writable, or that can be made."""
-    path = Path(place)
-    standing = next(one for one in (path, *path.parents) if one.exists())
-    if standing == path and not path.is_dir():
-        return Check(what, False, f"{place} is a file", "name a folder")
-    if not os.access(standing, os.W_OK | os.X_OK):
-        return Check(what, False, f"{standing} cannot be written to", f"allow writing to {standing}")
-    return Check(what, True, place if standing == path else f"{place} (will be made)")
+def directory_check(what: str, location: str) -> Check:
+    """Check that a local directory is writable, or can be created."""
+    path = Path(location)
+    existing = next(directory for directory in (path, *path.parents) if directory.exists())
+    if existing == path and not path.is_dir():
+        return Check(what, False, f"{location} is a file", "set a directory")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Check(what, False, f"{existing} is not writable", f"allow writing to {existing}")
+    return Check(what, True, location if existing == path else f"{location} (will be created)")
 
 
 def table_check(
-    path: str, wanted: Collection[str], partitions: Collection[str], columns: Collection[str]
+    path: str, partition_by: Collection[str], partitions: Collection[str], columns: Collection[str]
 ) -> Check:
-    """A Delta table that exists already: partitioned as the file says, with the columns it names."""
+    """Check the partitioning of an existing Delta table."""
     what = "sink table"
-    if wanted and list(wanted) != list(partitions):
+    if partition_by and list(partition_by) != list(partitions):
         return Check(
             what,
             False,
@@ -124,21 +122,19 @@ def table_check(
 
 
 def key_check(keys: Collection[str], columns: Collection[str]) -> Check:
-    """The keys of an upsert are columns of the table."""
-    missing = [one for one in keys if one not in columns]
+    """Check that the keys of an upsert are columns of the table."""
+    missing = [key for key in keys if key not in columns]
     if missing:
-        return Check(
-            "sink keys", False, f"the table has no {', '.join(missing)}", "name columns of the table"
-        )
+        return Check("sink keys", False, f"the table has no {', '.join(missing)}", "use columns of the table")
     return Check("sink keys", True, ", ".join(keys))
 
 
 def port_check(port: int) -> Check:
-    """The port of the metrics is free."""
+    """Check that the metrics port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as failed:
-            return Check("metrics port", False, f"{port}: {failed.strerror}", "another metrics_port")
+            return Check("metrics port", False, f"{port}: {failed.strerror}", "set another metrics_port")
     return Check("metrics port", True, str(port))

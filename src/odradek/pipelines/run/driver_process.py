@@ -1,7 +1,7 @@
-"""A driver process and all it starts: begun, spoken to, and ended so that nothing of it is left.
+"""A driver process and its descendants: start, commands, and termination of all of them.
 
-The driver is the first of a session of its own: a Ctrl-C at the terminal does not reach it, and every process
-it starts, Java and the Python workers, can be found by that session's number.
+The driver is the leader of its own session: Ctrl-C at the terminal does not reach it, and every descendant
+(Java and Python workers) can be found by the session id.
 """
 
 from __future__ import annotations
@@ -19,78 +19,78 @@ from typing import IO, Final
 
 from odradek.pipelines.run.driver_output import is_event, user_message
 
-GONE_S: Final = 15.0
-"""How long what is left of a driver is given to end by itself: Java removes its temporary files."""
-_LOOK_S: Final = 0.1
+EXIT_S: Final = 15.0
+"""Time for the remaining processes to exit by themselves: Java removes its temporary files."""
+_POLL_S: Final = 0.1
 _TAIL_LINES: Final = 40
-_SAID_MAX: Final = 100
+_SHOWN_MAX: Final = 100
 _PROCESSES: Final = Path("/proc")
 
 
 class DriverProcess:
-    """One driver, from its start until nothing is left of it."""
+    """A driver process with its descendants."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        reading, writing = os.pipe()
+        read_fd, write_fd = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "odradek.pipelines.run.driver", *arguments, "--report-fd", str(writing)],
+            [sys.executable, "-m", "odradek.pipelines.run.driver", *arguments, "--report-fd", str(write_fd)],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
-            pass_fds=(writing,),
+            pass_fds=(write_fd,),
             start_new_session=True,
         )
-        os.close(writing)
-        self._reports = os.fdopen(reading, encoding="utf-8", errors="replace")
+        os.close(write_fd)
+        self._reports = os.fdopen(read_fd, encoding="utf-8", errors="replace")
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._said: deque[str] = deque(maxlen=_SAID_MAX)
-        """What was told of events: each worker warns of the same."""
-        self._listener = threading.Thread(target=self._pass_on_words, name="driver stderr", daemon=True)
+        self._shown: deque[str] = deque(maxlen=_SHOWN_MAX)
+        """Recent messages of events, for deduplication: each worker logs the same."""
+        self._listener = threading.Thread(target=self._forward_stderr, name="driver stderr", daemon=True)
         self._listener.start()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def order(self, word: str) -> None:
-        """Tell the driver something; one that has ended hears nothing."""
+    def send(self, command: str) -> None:
+        """Send a command; do nothing if the driver has exited."""
         stdin = self._process.stdin
         with suppress(OSError, ValueError):
             if stdin is not None:
-                stdin.write(f"{word}\n".encode())
+                stdin.write(f"{command}\n".encode())
                 stdin.flush()
 
     def reports(self) -> Iterator[str]:
-        """Lines, until the driver ends."""
+        """Yield the lines of reports, until the driver exits."""
         yield from self._reports
 
     def kill(self) -> None:
-        """End it and all it started, now."""
+        """Kill the driver and its descendants."""
         for pid in session_members(self.pid):
-            _end(pid)
+            _kill(pid)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def finish(self) -> int:
-        """Wait for the end, see that nothing is left; gives the exit code."""
+        """Wait for the driver and its descendants to exit, or kill them; return the exit code."""
         try:
-            self._process.wait(GONE_S)
+            self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
         code = self._process.wait()
         pause = threading.Event()
-        for _ in range(int(GONE_S / _LOOK_S)):
+        for _ in range(int(EXIT_S / _POLL_S)):
             if not session_members(self.pid):
                 break
-            pause.wait(_LOOK_S)
+            pause.wait(_POLL_S)
         for pid in session_members(self.pid):
-            _end(pid)
+            _kill(pid)
         self._close()
         return code
 
     @property
-    def last_words(self) -> str:
-        """What the driver wrote to stderr last."""
+    def stderr_tail(self) -> str:
+        """The last lines of stderr."""
         return "\n".join(self._tail)
 
     def _close(self) -> None:
@@ -104,36 +104,36 @@ class DriverProcess:
                 if stream is not None:
                     stream.close()
 
-    def _pass_on_words(self) -> None:
-        """Print what the driver, Java and user code write to stderr, as far as it is for people."""
+    def _forward_stderr(self) -> None:
+        """Print the lines of stderr that users should see."""
         stderr = self._process.stderr
         assert stderr is not None
         with suppress(ValueError, OSError):
             for raw in stderr:
                 line = raw.decode(errors="replace").rstrip("\n")
-                words = user_message(line)
-                if words is not None or is_event(line):
+                message = user_message(line)
+                if message is not None or is_event(line):
                     self._tail.append(line)
-                if words is not None and not (is_event(line) and words in self._said):
-                    self._said.append(words)
-                    print(words, file=sys.stderr, flush=True)
+                if message is not None and not (is_event(line) and message in self._shown):
+                    self._shown.append(message)
+                    print(message, file=sys.stderr, flush=True)
 
 
 def session_members(session: int) -> list[int]:
-    """Processes of a session that live; none where the system does not list them."""
-    found = []
+    """Return the live processes of a session; none without /proc."""
+    pids = []
     for entry in _PROCESSES.glob("[0-9]*/stat"):
         with suppress(OSError):
-            number = session_in(entry.read_text(encoding="utf-8", errors="replace"))
+            number = session_id(entry.read_text(encoding="utf-8", errors="replace"))
             if number == session:
-                found.append(int(entry.parent.name))
-    return found
+                pids.append(int(entry.parent.name))
+    return pids
 
 
-def session_in(stat: str) -> int | None:
-    """The session in a line of /proc/PID/stat; None of one that has ended and waits for its parent.
+def session_id(stat: str) -> int | None:
+    """Return the session id of /proc/PID/stat; None for a zombie.
 
-    The name in it may hold anything, brackets too, so the fields are counted from the last bracket on.
+    The process name may contain anything, even parentheses, so fields are counted from the last one.
     """
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 4 or fields[0] in "ZX":
@@ -141,6 +141,6 @@ def session_in(stat: str) -> int | None:
     return int(fields[3])
 
 
-def _end(pid: int) -> None:
+def _kill(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)

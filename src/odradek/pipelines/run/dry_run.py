@@ -1,7 +1,7 @@
-"""A pipeline tried out: planned, or run over a few records, with Spark and without a trace.
+"""Dry runs of a pipeline with Spark: planning, and previews of a few records.
 
-The driver process does it with a checkpoint that is thrown away, so that nothing of the real one changes. The
-command that asks for it is told the result in one event.
+The driver process uses a temporary checkpoint, so that the real one does not change, and reports the result
+in one event.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def trial_session(spec: Spec, master: str | None) -> Iterator[tuple[SparkSession, Spec]]:
-    """A session, and the pipeline with a checkpoint of its own that knows the schema of the real one."""
-    with tempfile.TemporaryDirectory(prefix="odradek-trial-") as folder:
-        trial = replace(spec, checkpoint=folder)
-        pinned = Checkpoint(spec.checkpoint).read_sidecar(SCHEMA_FILE)
-        if pinned is not None:
-            Checkpoint(folder).write_sidecar(SCHEMA_FILE, pinned)
-        spark = build_session(trial, master)
+def dry_run_session(spec: Spec, master: str | None) -> Iterator[tuple[SparkSession, Spec]]:
+    """Open a session, and the pipeline with a temporary checkpoint that has the schema of the real one."""
+    with tempfile.TemporaryDirectory(prefix="odradek-trial-") as directory:
+        dry_spec = replace(spec, checkpoint=directory)
+        schema = Checkpoint(spec.checkpoint).read_sidecar(SCHEMA_FILE)
+        if schema is not None:
+            Checkpoint(directory).write_sidecar(SCHEMA_FILE, schema)
+        spark = build_session(dry_spec, master)
         try:
-            yield spark, trial
+            yield spark, dry_spec
         finally:
             spark.stop()
 
 
-def ask_driver(spec: Spec, arguments: Sequence[str], master: str | None) -> Mapping[str, Any]:
-    """Have a driver process try something out; gives what it tells. Raises CommandFailed if it fails."""
+def run_driver(spec: Spec, arguments: Sequence[str], master: str | None) -> Mapping[str, Any]:
+    """Run a driver process; return its last report. Raise CommandFailed if it fails."""
     environment = process_environment(spec, master, os.environ)
-    given = [str(spec.file), *arguments, *(["--master", master] if master else [])]
-    driver = DriverProcess(given, environment)
-    told: Mapping[str, Any] = {}
+    driver_arguments = [str(spec.file), *arguments, *(["--master", master] if master else [])]
+    driver = DriverProcess(driver_arguments, environment)
+    report: Mapping[str, Any] = {}
     try:
         for line in driver.reports():
-            told = json.loads(line)
+            report = json.loads(line)
     except BaseException:
         driver.kill()
         raise
     finally:
         code = driver.finish()
-    if told.get("event") == "failed":
-        raise CommandFailed(str(told["message"]))
-    if code != 0 or not told:
-        raise CommandFailed(f"Spark ended with {code} and did not say why:\n{driver.last_words}")
-    return told
+    if report.get("event") == "failed":
+        raise CommandFailed(str(report["message"]))
+    if code != 0 or not report:
+        raise CommandFailed(f"Spark exited with {code} without a message:\n{driver.stderr_tail}")
+    return report

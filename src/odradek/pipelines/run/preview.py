@@ -1,6 +1,6 @@
-"""A few rows as a pipeline's transform makes them of the newest records. Nothing is written.
+"""Preview of a pipeline: rows of its transform over the newest records, without writing.
 
-The records are read as a batch: an aggregation is shown as it is over these records alone.
+The records are read as a batch: an aggregation covers these records only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from odradek.pipelines.spec.model import Spec
 
 RECORDS_MAX: Final = 1000
-"""Newest records that are read, of all partitions together."""
+"""Number of newest records to read, over all partitions."""
 
 
 class Preview(NamedTuple):
-    """Rows as the transform gives them. ``records_count`` is None for a table, read from its start."""
+    """Rows of the transform. ``records_count`` is None for a table, which is read from its start."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
@@ -33,32 +33,32 @@ class Preview(NamedTuple):
 
     @property
     def shown_columns(self) -> list[str]:
-        """The columns for people: ``record`` is wide, and shown only if there is nothing else."""
+        """Columns for people: without ``record``, which is wide, unless it is the only one."""
         return [name for name in self.columns if name != RECORD] or self.columns
 
 
-def ask_preview(spec: Spec, rows_max: int, master: str | None) -> Preview:
-    """The preview of a pipeline, made by a driver process."""
-    from odradek.pipelines.run.dry_run import ask_driver
+def request_preview(spec: Spec, rows_max: int, master: str | None) -> Preview:
+    """Return the preview of a pipeline, from a driver process."""
+    from odradek.pipelines.run.dry_run import run_driver
 
-    told = ask_driver(spec, ["--preview", str(rows_max)], master)
-    return Preview(told["columns"], told["rows"], told["records_count"])
+    report = run_driver(spec, ["--preview", str(rows_max)], master)
+    return Preview(report["columns"], report["rows"], report["records_count"])
 
 
 def make_preview(spark: SparkSession, spec: Spec, rows_max: int) -> Preview:
-    """The same within a session."""
+    """Return the preview within a session."""
     from odradek.pipelines.query.source_frames import source_frames
-    from odradek.pipelines.query.transforms import transformed
+    from odradek.pipelines.query.transforms import apply_transform
 
-    window, records_count = _newest(spec)
+    window, records_count = _newest_window(spec)
     source = source_frames(spark, spec, streaming=False, window=window)
-    rows = transformed(source.rows, spec).limit(rows_max).collect()
-    columns = transformed(source.rows, spec).columns
-    return Preview(columns, [plain(row.asDict(recursive=True)) for row in rows], records_count)
+    rows = apply_transform(source.rows, spec).limit(rows_max).collect()
+    columns = apply_transform(source.rows, spec).columns
+    return Preview(columns, [json_value(row.asDict(recursive=True)) for row in rows], records_count)
 
 
-def _newest(spec: Spec) -> tuple[Window | None, int | None]:
-    """The window of the newest records, and how many offsets it has; none for a table."""
+def _newest_window(spec: Spec) -> tuple[Window | None, int | None]:
+    """Return the window of the newest records and its number of offsets; None for a table."""
     if spec.source.type != "topic":
         return None, None
     from odradek import OffsetSpec
@@ -69,30 +69,32 @@ def _newest(spec: Spec) -> tuple[Window | None, int | None]:
         partitions = source_partitions(admin, spec.source)
         starts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    last = {one: found.offset for one, found in ends.items()}
-    begin = sample_starts({one: found.offset for one, found in starts.items()}, last, RECORDS_MAX)
-    count = sum(last[one] - begin[one] for one in last)
+    last = {partition: result.offset for partition, result in ends.items()}
+    begin = sample_starts(
+        {partition: result.offset for partition, result in starts.items()}, last, RECORDS_MAX
+    )
+    count = sum(last[partition] - begin[partition] for partition in last)
     if not count:
-        topics = ", ".join(sorted({one.topic for one in partitions}))
-        raise CommandFailed(f"there are no records in {topics} to preview: produce some first")
+        topics = ", ".join(sorted({partition.topic for partition in partitions}))
+        raise CommandFailed(f"no records to preview in {topics}: produce some first")
     return (_nested(begin), _nested(last)), count
 
 
 def _nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     nested: dict[str, dict[str, int]] = {}
-    for one, offset in offsets.items():
-        nested.setdefault(one.topic, {})[str(one.partition)] = offset
+    for partition, offset in offsets.items():
+        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return nested
 
 
-def plain(value: Any) -> Any:
-    """A value of a row as JSON has it. Pure.
+def json_value(value: Any) -> Any:
+    """Return a value of a row in JSON types. Pure.
 
-    >>> plain({"at": datetime.date(2026, 1, 31), "key": b"inn", "raw": b"\\xff"})
+    >>> json_value({"at": datetime.date(2026, 1, 31), "key": b"inn", "raw": b"\\xff"})
     {'at': '2026-01-31', 'key': 'inn', 'raw': '0xff'}
     """
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): json_value(inner) for name, inner in value.items()}
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value))
     if isinstance(value, datetime.date | datetime.time):
@@ -100,7 +102,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal | datetime.timedelta):
         return str(value)
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [plain(one) for one in value]
+        return [json_value(inner) for inner in value]
     return value
 
 

@@ -1,4 +1,4 @@
-"""When a driver that failed is started again. Pure."""
+"""Restart policy of a failed driver. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ BACKOFF_MAX_MS: Final = 60_000
 
 
 class Restarts:
-    """Counts failures in a row without progress; the wait doubles with each, up to a minute."""
+    """Exponential backoff over consecutive failures without progress, up to a minute."""
 
     def __init__(self, restart: Restart) -> None:
         self._restart = restart
         self._failure_count = 0
 
     def wait_ms(self, *, made_progress: bool) -> int | None:
-        """How long to wait before the next start; None if there have been enough."""
+        """Return the time to wait before the next start; None if the attempts are exhausted."""
         if made_progress:
             self._failure_count = 0
         self._failure_count += 1

@@ -1,8 +1,8 @@
-"""A home of Spark whose Python processes start fast.
+"""A SPARK_HOME whose Python processes start fast.
 
-Spark puts a zip of its Python package, taken from its home, before what is installed. No bytecode is kept of
-what is in a zip, so each process that Spark starts compiles the package anew: half a second, and a pipeline
-has five of them, one after the other. In this home everything is as in the package, save the zip.
+Spark puts a zip of its Python package, from SPARK_HOME, before installed packages. Python does not cache
+bytecode of a zip, so each process that Spark starts compiles the package again: half a second, and a pipeline
+starts five of them in sequence. This SPARK_HOME has everything of the package except the zip.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 
 from odradek.pipelines.run.user_cache import user_cache
 
-_ZIPPED: Final = "python"
-"""The folder of the package that holds the zip, and nothing else of use."""
+_ZIP_DIRECTORY: Final = "python"
+"""The directory of the package with the zip, and nothing else of use."""
 
 
 def spark_home_variables(environment: Mapping[str, str], package: Path | None = None) -> dict[str, str]:
-    """What to set for Spark's processes on this machine. Empty where the zip may be needed, or is not there.
+    """Return the environment variables for local Spark processes; empty if the zip may be needed.
 
-    Another Python than this one may need it, having no such package. Who has set a home knows why.
+    Another Python may need it, without the package installed. A SPARK_HOME of the user is respected.
     """
-    package = package or _installed()
-    if environment.get("SPARK_HOME") or package is None or not (package / _ZIPPED).is_dir():
+    package = package or _installed_package()
+    if environment.get("SPARK_HOME") or package is None or not (package / _ZIP_DIRECTORY).is_dir():
         return {}
     if environment.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         return {}
@@ -36,19 +36,19 @@ def spark_home_variables(environment: Mapping[str, str], package: Path | None = 
     try:
         _fill(home, package)
     except OSError:
-        return {}  # It would have been faster.
+        return {}  # Only slower.
     return {"SPARK_HOME": str(home)}
 
 
-def _installed() -> Path | None:
-    found = find_spec("pyspark")
-    return None if found is None or found.origin is None else Path(found.origin).parent
+def _installed_package() -> Path | None:
+    module = find_spec("pyspark")
+    return None if module is None or module.origin is None else Path(module.origin).parent
 
 
 def _fill(home: Path, package: Path) -> None:
-    """Links to all that the package has now; two runs may do it at the same time."""
+    """Link to all entries of the package; two runs may do it concurrently."""
     home.mkdir(parents=True, exist_ok=True)
-    there = set(os.listdir(home))
-    for name in set(os.listdir(package)) - there - {_ZIPPED}:
+    existing = set(os.listdir(home))
+    for name in set(os.listdir(package)) - existing - {_ZIP_DIRECTORY}:
         with suppress(FileExistsError):
             (home / name).symlink_to(package / name)

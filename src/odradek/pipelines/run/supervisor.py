@@ -1,6 +1,6 @@
-"""The supervisor of a pipeline: takes the lease, starts the driver and starts it again when it fails.
+"""The supervisor of a pipeline: takes the lease, starts the driver, and restarts it after failures.
 
-Exit codes: 0 done or stopped by SIGTERM, 1 failed, 130 interrupted. What happens is told by ``listener.py``.
+Exit codes: 0 done or stopped by SIGTERM, 1 failed, 130 interrupted. ``run_monitor.py`` reports the run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from odradek.cli.errors import FAILED, INTERRUPTED
 from odradek.client.environment import system_environment
 from odradek.pipelines.checkpoint import lease as leases
 from odradek.pipelines.checkpoint.checkpoint import Checkpoint
-from odradek.pipelines.checkpoint.plan_guard import PLAN_FILE, check_plan, planning_of
-from odradek.pipelines.checkpoint.start_offsets import settle
-from odradek.pipelines.monitoring.run_monitor import STATUS, RunMonitor, watching
+from odradek.pipelines.checkpoint.plan_guard import PLAN_FILE, check_plan, plan_settings
+from odradek.pipelines.checkpoint.start_offsets import recover_reset
+from odradek.pipelines.monitoring.run_monitor import STATUS, RunMonitor, monitor_run
 from odradek.pipelines.monitoring.run_status import RunState
-from odradek.pipelines.monitoring.status import read_standing
+from odradek.pipelines.monitoring.status import parse_run_status
 from odradek.pipelines.query.marker_retention import check_retention
 from odradek.pipelines.query.topic_checks import check_topics
 from odradek.pipelines.run.driver_process import DriverProcess
@@ -32,11 +32,11 @@ from odradek.ports.clock import Clock
 
 LOOPBACK: Final = "127.0.0.1"
 STOP_S: Final = 20.0
-"""A driver that was told to stop has so long before it is killed."""
+"""Time after which a driver that was asked to stop is killed."""
 
 
 class OutputOptions(NamedTuple):
-    """To whom a run is told, and how."""
+    """Output of a run."""
 
     once: bool
     json: bool
@@ -53,14 +53,13 @@ def run(
     metrics_port: int | None = None,
     metrics_host: str = LOOPBACK,
 ) -> int:
-    """Run a pipeline until it is done, fails for good or is stopped; gives the exit code.
+    """Run a pipeline until it is done, fails permanently or is stopped; return the exit code.
 
-    Raises what keeps it from starting at all: LeaseTaken, PlanChanged, JavaNotFound, ClientError and their
-    like.
+    Raise errors that prevent the start: LeaseTaken, PlanChanged, JavaNotFound, ClientError and others.
     """
     arguments = ["--once"] if once else []
-    told = OutputOptions(once, json, metrics_port, metrics_host)
-    return _supervised(spec, arguments, master, told)
+    output = OutputOptions(once, json, metrics_port, metrics_host)
+    return _supervise(spec, arguments, master, output)
 
 
 def replay(
@@ -72,55 +71,57 @@ def replay(
     metrics_port: int | None = None,
     metrics_host: str = LOOPBACK,
 ) -> int:
-    """Write the window that is pinned under this id again; gives the exit code."""
+    """Write the window stored under this id again; return the exit code."""
     arguments = ["--replay", replay_id]
-    told = OutputOptions(True, json, metrics_port, metrics_host)
-    return _supervised(spec, arguments, master, told)
+    output = OutputOptions(True, json, metrics_port, metrics_host)
+    return _supervise(spec, arguments, master, output)
 
 
-def _supervised(spec: Spec, arguments: list[str], master: str | None, told: OutputOptions) -> int:
+def _supervise(spec: Spec, arguments: list[str], master: str | None, output: OutputOptions) -> int:
     environment = process_environment(spec, master, os.environ)
     clock = system_environment().clock
     checkpoint = Checkpoint(spec.checkpoint)
-    given = [str(spec.file), *arguments, *(["--master", master] if master else [])]
+    driver_arguments = [str(spec.file), *arguments, *(["--master", master] if master else [])]
     with ExitStack() as opened:
         opened.enter_context(leases.local_lock(spec))
         check_before(spec, checkpoint, clock)
         check_topics(spec, checkpoint.state())
-        # The status file is about the pipeline's own runs, and a replay is none.
-        record = None if "--replay" in arguments else checkpoint
-        before = None if record is None else read_standing(checkpoint.read_sidecar(STATUS))
-        listener = opened.enter_context(watching(spec, clock, record=record, before=before, **told._asdict()))
+        # The status file is about the pipeline's runs, not about replays.
+        store = None if "--replay" in arguments else checkpoint
+        before = None if store is None else parse_run_status(checkpoint.read_sidecar(STATUS))
+        monitor = opened.enter_context(
+            monitor_run(spec, clock, store=store, before=before, **output._asdict())
+        )
         lease = None
         if spec.lease_brokers is not None:
-            lease = opened.enter_context(leases.joining(spec, listener.say))
-        supervisor = Supervisor(spec, given, environment, listener, lease)
-        with supervisor.hearing_signals():
+            lease = opened.enter_context(leases.joining(spec, monitor.message))
+        supervisor = Supervisor(spec, driver_arguments, environment, monitor, lease)
+        with supervisor.handle_signals():
             return supervisor.run()
 
 
 def check_before(spec: Spec, checkpoint: Checkpoint, clock: Clock) -> None:
-    """See that the checkpoint can go on with this file."""
+    """Check that the checkpoint can continue with this pipeline file."""
     state = checkpoint.state()
     check_plan(spec, checkpoint.read_sidecar_json(PLAN_FILE), state)
     check_retention(spec, state, clock.wall_ms())
 
 
 class Supervisor:
-    """Drivers one after the other, until one ends well, fails for good, or the run is stopped."""
+    """Runs drivers one after the other, until one succeeds, fails permanently, or the run is stopped."""
 
     def __init__(
         self,
         spec: Spec,
         arguments: list[str],
         environment: dict[str, str],
-        listener: RunMonitor,
+        monitor: RunMonitor,
         lease: leases.GroupLease | None,
     ) -> None:
         self._spec = spec
         self._arguments = arguments
         self._environment = environment
-        self._listener = listener
+        self._monitor = monitor
         self._lease = lease
         self._restarts = Restarts(spec.restart)
         self._driver: DriverProcess | None = None
@@ -131,43 +132,43 @@ class Supervisor:
             lease.on_lost = self._lease_lost
 
     def run(self) -> int:
-        """The exit code."""
+        """Run to the end; return the exit code."""
         while True:
-            code, failure = self._one_driver()
+            code, failure = self._run_driver()
             if self._is_stopping.is_set():
-                self._listener.close(RunState.STOPPED)
+                self._monitor.close(RunState.STOPPED)
                 return INTERRUPTED if self._signal == signal.SIGINT else 0
             if code == 0:
-                self._listener.close(RunState.DONE)
+                self._monitor.close(RunState.DONE)
                 return 0
             wait_ms = self._wait_ms(failure)
-            self._listener.driver_ended(code, None if wait_ms is None else wait_ms / 1000)
+            self._monitor.driver_ended(code, None if wait_ms is None else wait_ms / 1000)
             if wait_ms is None:
-                self._listener.close(RunState.FAILED)
+                self._monitor.close(RunState.FAILED)
                 return FAILED
             self._is_stopping.wait(wait_ms / 1000)
 
     def _wait_ms(self, failure: dict[str, object] | None) -> int | None:
-        """How long until the next start; None if there is none."""
+        """Return the time until the restart; None if there is none."""
         if failure is not None and not failure.get("retry"):
             return None
-        return self._restarts.wait_ms(made_progress=self._listener.batches_since_start > 0)
+        return self._restarts.wait_ms(made_progress=self._monitor.batches_since_start > 0)
 
-    def _one_driver(self) -> tuple[int, dict[str, object] | None]:
-        """One driver from start to end: its exit code, and the failure it told."""
+    def _run_driver(self) -> tuple[int, dict[str, object] | None]:
+        """Run one driver; return its exit code, and the failure it reported."""
         if self._is_stopping.is_set():
             return 1, None
         self._lost_lease = False
         driver = self._driver = DriverProcess(self._arguments, self._environment)
         failure: dict[str, object] | None = None
         try:
-            self._listener.driver_started(driver.pid)
+            self._monitor.driver_started(driver.pid)
             if self._is_stopping.is_set():
                 self._stop_driver()
-            self._own()
-            driver.order("go")
+            self._acquire()
+            driver.send("go")
             for line in driver.reports():
-                if self._listener.hear(line) == "failed":
+                if self._monitor.handle_line(line) == "failed":
                     failure = json_text.loads(line)
         except BaseException:
             driver.kill()
@@ -176,34 +177,36 @@ class Supervisor:
             code = driver.finish()
             self._driver = None
         if code != 0 and failure is None and not self._is_stopping.is_set():
-            self._listener.failed(self._unexplained(code))
+            self._monitor.failed(self._describe_exit(code))
         return code, failure
 
-    def _own(self) -> None:
-        """Wait for the lease; from here on the checkpoint is ours, and planned by what the file says now."""
+    def _acquire(self) -> None:
+        """Wait for the lease; then the checkpoint is ours, and planned with the current pipeline file."""
         if self._lease is not None:
             self._lease.wait()
         checkpoint = Checkpoint(self._spec.checkpoint)
-        settle(checkpoint)
-        checkpoint.write_sidecar(PLAN_FILE, json_text.dumps(planning_of(self._spec), indent=1))
+        recover_reset(checkpoint)
+        checkpoint.write_sidecar(PLAN_FILE, json_text.dumps(plan_settings(self._spec), indent=1))
 
-    def _unexplained(self, code: int) -> str:
+    def _describe_exit(self, code: int) -> str:
         if self._lost_lease:
-            return "the driver was ended because the lease was lost; it is started again once it is regained"
-        words = f"the driver was ended by signal {-code}" if code < 0 else f"the driver ended with {code}"
-        return f"{words} and did not say why; see {log_file(self._spec, self._environment)}"
+            return "the driver was killed because the lease was lost; it is restarted once it is regained"
+        exit_status = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+        return f"the driver {exit_status} without a message; see {log_file(self._spec, self._environment)}"
 
     def _lease_lost(self) -> None:
-        """Somebody else may run the pipeline from now on: the driver ends at once, in the lease's thread."""
-        self._listener.say("the lease is lost: the brokers have not heard of this runner in time")
+        """Kill the driver at once, in the lease's thread: another runner may start from now on."""
+        self._monitor.message(
+            "the lease is lost: heartbeats of this runner did not reach the brokers in time"
+        )
         self._lost_lease = True
         driver = self._driver
         if driver is not None:
             driver.kill()
 
     @contextmanager
-    def hearing_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM stop the run; a second one does so without waiting for the batch."""
+    def handle_signals(self) -> Iterator[None]:
+        """Let SIGINT and SIGTERM stop the run; a second signal does not wait for the batch."""
         numbers = (signal.SIGINT, signal.SIGTERM)
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -225,11 +228,11 @@ class Supervisor:
         self._stop_driver()
 
     def _stop_driver(self) -> None:
-        """Ask the driver to end after its batch; one that does not is killed."""
+        """Ask the driver to stop after its batch; kill it if it does not."""
         driver = self._driver
         if driver is None:
             return
-        driver.order("stop")
-        last = threading.Timer(STOP_S, driver.kill)
-        last.daemon = True
-        last.start()
+        driver.send("stop")
+        kill_timer = threading.Timer(STOP_S, driver.kill)
+        kill_timer.daemon = True
+        kill_timer.start()

@@ -1,4 +1,4 @@
-"""Where what can be made again is kept for a user."""
+"""Path of the per-user cache directory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def user_cache(environment: Mapping[str, str]) -> Path:
-    """Our folder in the user's cache."""
-    given = environment.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "odradek"
+    """Return our directory in the user's cache."""
+    cache_home = environment.get("XDG_CACHE_HOME")
+    return (Path(cache_home) if cache_home else Path.home() / ".cache") / "odradek"

@@ -1,4 +1,4 @@
-"""Spans of time in words, as Spark reads them: ``30 seconds``, ``1 minute``, ``500 ms``."""
+"""Durations as Spark writes them: ``30 seconds``, ``1 minute``, ``500 ms``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _UNITS_MS: Final = {
     **dict.fromkeys(("day", "days"), 86_400_000),
     **dict.fromkeys(("week", "weeks"), 604_800_000),
 }
-_SPAN: Final = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 EXAMPLE: Final = '"30 seconds"'
 
 
-def span_ms(text: str) -> int | None:
-    """How long a span is; None if the words are none."""
-    found = _SPAN.fullmatch(text.lower())
-    if found is None or found[2] not in _UNITS_MS:
+def duration_ms(text: str) -> int | None:
+    """Return the milliseconds of a duration; None if it is invalid."""
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS_MS:
         return None
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def spark_interval(span: int) -> str:
-    """A span as Spark takes it for a trigger or a watermark."""
-    return f"{span} milliseconds"
+def spark_interval(interval_ms: int) -> str:
+    """Return an interval in Spark's form for a trigger."""
+    return f"{interval_ms} milliseconds"

@@ -1,6 +1,6 @@
-"""What a pipeline's file says, as plain frozen values. ``spec.read_spec`` makes them; nothing here decides.
+"""The content of a pipeline file as frozen values, created by ``reader.read_spec``.
 
-Paths are absolute or URIs, intervals are texts that Spark reads, and every default has been put in.
+Paths are absolute or URIs, durations are strings that Spark parses, and all defaults are filled in.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Final
 
 SAMPLE: Final = "sample"
-"""The schema of JSON values that is found by looking at records."""
+"""Schema option: infer the schema of JSON values from sampled records."""
 
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How the value of a record is read: ``bytes``, ``text`` or ``json``."""
+    """Format of record values: ``bytes``, ``text`` or ``json``."""
 
     format: str = "bytes"
     schema: str | None = None
-    """A schema in DDL, or ``sample``; None unless the format is JSON."""
+    """A DDL schema, or ``sample``; None unless the format is JSON."""
     sample_rows: int = 1000
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late a row may be by the time in a column."""
+    """Event-time column, and how late its rows may be."""
 
     column: str
     delay: str
@@ -34,7 +34,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from: topics, or a table."""
+    """Source of a pipeline: topics, or a table."""
 
     type: str = "topic"
     brokers: str = ""
@@ -42,9 +42,9 @@ class Source:
     pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     start: str = "earliest"
-    """``earliest``, ``latest``, ``group``, a time in ISO 8601 with its zone, or ``offsets``."""
+    """``earliest``, ``latest``, ``group``, an ISO 8601 time with its zone, or ``offsets``."""
     start_offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Where ``start`` is ``offsets``: by topic and partition; -2 is the earliest, -1 the latest."""
+    """If ``start`` is ``offsets``: by topic and partition; -2 is earliest, -1 latest."""
     max_per_trigger: int = 1_000_000
     isolation: str = "read_committed"
     headers: bool = False
@@ -59,7 +59,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Transform:
-    """A Python function of a DataFrame, or a query over the view ``source``; or neither."""
+    """A Python function of a DataFrame, or an SQL query over the view ``source``; or neither."""
 
     module: str | None = None
     function: str | None = None
@@ -68,7 +68,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go: ``topic``, ``delta``, ``parquet``, ``console`` or ``noop``."""
+    """Sink of a pipeline: ``topic``, ``delta``, ``parquet``, ``console`` or ``noop``."""
 
     type: str = "noop"
     path: str | None = None
@@ -79,7 +79,7 @@ class Sink:
     vacuum_hours: int = 168
     topic: str | None = None
     brokers: str = ""
-    """The brokers of a topic sink, and of the topic of dead letters."""
+    """The brokers of a topic sink, and of the dead-letter topic."""
     key: str | None = None
     guarantee: str = "exactly_once"
     options: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """Where rows go whose value cannot be read, and how many of them are too many."""
+    """Topic for records that cannot be parsed, and the maximum ratio of such records."""
 
     topic: str
     max_ratio: float = 1.0
@@ -95,7 +95,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class Observe:
-    """By what the pipeline is watched."""
+    """Consumer group and metrics port, for monitoring."""
 
     group: str
     metrics_port: int | None = None
@@ -103,7 +103,7 @@ class Observe:
 
 @dataclass(frozen=True)
 class Restart:
-    """How often a pipeline that fails is started again while it makes no progress."""
+    """Restarts of a failing pipeline without progress: maximum attempts and initial backoff."""
 
     attempts: int = 5
     backoff_ms: int = 1000
@@ -118,7 +118,7 @@ class Spec:
     checkpoint: str
     """An absolute path, or a URI."""
     trigger: str
-    """The pace of a continuous run."""
+    """Trigger interval of a continuous run."""
     once_by_default: bool
     source: Source
     transform: Transform
@@ -130,15 +130,15 @@ class Spec:
 
     @property
     def directory(self) -> Path:
-        """Where the file lies, and the files it names."""
+        """Directory of the pipeline file."""
         return self.file.parent
 
     @property
     def lease_brokers(self) -> str | None:
-        """The brokers that know who runs this pipeline; None if none of its ends is a topic."""
+        """The brokers that hold the pipeline's lease; None if neither source nor sink is a topic."""
         return self.source.brokers or self.sink.brokers or None
 
 
 def replaces_rows(spec: Spec) -> bool:
-    """Whether changed rows replace those in a table: Spark gives such batches to a function only."""
+    """Return True for upserts into a table, which Spark supports with ``foreachBatch`` only."""
     return spec.sink.type == "delta" and spec.sink.mode == "update"

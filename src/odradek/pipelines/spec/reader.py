@@ -1,6 +1,6 @@
-"""``read_spec``: a pipeline's TOML file as a checked ``Spec``, or one error with everything wrong in it.
+"""Reading of pipeline files: a TOML file becomes a validated ``Spec``, or one error with all problems.
 
-Checking looks at the file, the files it names and the environment; it asks no broker and starts no Spark.
+Validation uses the file, the files it names and the environment; it sends no request and starts no Spark.
 """
 
 from __future__ import annotations
@@ -51,53 +51,55 @@ _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class SpecError(ConfigError):
-    """A pipeline's file that cannot be used; ``problems`` are lines such as ``orders.toml:7: …``."""
+    """Raised for an invalid pipeline file; ``problems`` are lines such as ``orders.toml:7: …``."""
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
 
 
 def read_spec(path: Path, environment: Mapping[str, str] | None = None) -> Spec:
-    """The pipeline that a file describes."""
+    """Return the pipeline of a file; raise SpecError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError([f"{path}: there is no such file{_nearest_file(path)}"]) from None
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise SpecError([f"{path}: it cannot be read: {wrong}"]) from None
+        raise SpecError([f"{path}: file not found{_nearest_file(path)}"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError([f"{path}: cannot be read: {error}"]) from None
     return parse_spec(text, path.resolve(), os.environ if environment is None else environment)
 
 
 def _nearest_file(path: Path) -> str:
-    """Suggest a file in place of one that does not exist."""
-    names = [one.name for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    """Return a suggestion for a file that does not exist."""
+    names = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     nearest = get_close_matches(path.name, names, 1)
-    return f"; did you mean {path.with_name(nearest[0])}?" if nearest else "; odradek pipeline new makes one"
+    if nearest:
+        return f"; did you mean {path.with_name(nearest[0])}?"
+    return "; create one with odradek pipeline new"
 
 
 def parse_spec(text: str, file: Path, environment: Mapping[str, str]) -> Spec:
-    """The pipeline that a text describes, with paths beside ``file``."""
+    """Return the pipeline of a TOML text; relative paths are relative to ``file``."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
-        raise SpecError([_syntax_problem(file.name, str(wrong))]) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError([_syntax_problem(file.name, str(error))]) from None
     problems = Problems(file.name, key_lines(text))
     spec = _read(_substituted(values, (), environment, problems), file, problems)
-    found = problems.in_order()
-    if found:
-        raise SpecError(found)
+    messages = problems.in_order()
+    if messages:
+        raise SpecError(messages)
     return spec
 
 
-def _syntax_problem(name: str, words: str) -> str:
-    place = re.search(r" \(at line (\d+), column (\d+)\)$", words)
-    if place is None:
-        return f"{name}: {words}"
-    return f"{name}:{place[1]}: {words[: place.start()]} (column {place[2]})"
+def _syntax_problem(name: str, message: str) -> str:
+    location = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+    if location is None:
+        return f"{name}: {message}"
+    return f"{name}:{location[1]}: {message[: location.start()]} (column {location[2]})"
 
 
 def _substituted(value: Any, path: KeyPath, environment: Mapping[str, str], problems: Problems) -> Any:
-    """The value with ``${NAME}`` replaced by the environment's; ``$${NAME}`` stays as ``${NAME}``."""
+    """Replace ``${NAME}`` by environment variables; ``$${NAME}`` becomes ``${NAME}``."""
     if isinstance(value, dict):
         return {key: _substituted(inner, (*path, key), environment, problems) for key, inner in value.items()}
     if isinstance(value, list):
@@ -108,17 +110,17 @@ def _substituted(value: Any, path: KeyPath, environment: Mapping[str, str], prob
     if not isinstance(value, str):
         return value
 
-    def replaced(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[0][1:]
-        if found[2] not in environment:
+    def replacement(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        if match[2] not in environment:
             problems.add(
-                path, f"the environment has no variable {found[2]}; set it, or write $${{{found[2]}}}"
+                path, f"environment variable {match[2]} is not set; set it, or write $${{{match[2]}}}"
             )
             return "unset"
-        return environment[found[2]]
+        return environment[match[2]]
 
-    return _VARIABLE.sub(replaced, value)
+    return _VARIABLE.sub(replacement, value)
 
 
 def _read(values: Mapping[str, Any], file: Path, problems: Problems) -> Spec:
@@ -126,13 +128,13 @@ def _read(values: Mapping[str, Any], file: Path, problems: Problems) -> Spec:
     tables = {name: _section(top, name, problems) for name in SECTIONS}
     for name in values:
         if name not in SECTIONS:
-            problems.add((name,), f"[{name}] is unknown; sections are {', '.join(SECTIONS)}")
+            problems.add((name,), f"unknown section [{name}]; sections are {', '.join(SECTIONS)}")
     for name in ("pipeline", "source", "sink"):
         if name not in values:
-            problems.add((), f"there is no [{name}]; a pipeline has one")
+            problems.add((), f"section [{name}] is required")
     spec = _assembled(tables, values, file)
-    for path, words in _findings(spec, values):
-        problems.add(path, words)
+    for path, message in _findings(spec, values):
+        problems.add(path, message)
     return spec
 
 
@@ -151,7 +153,7 @@ def _assembled(tables: Mapping[str, Table], values: Mapping[str, Any], file: Pat
     return Spec(
         file=file,
         name=name,
-        checkpoint=source_section.place(checkpoint, file.parent),
+        checkpoint=source_section.resolve_path(checkpoint, file.parent),
         trigger=trigger,
         once_by_default=once,
         source=source,
@@ -169,13 +171,13 @@ def _assembled(tables: Mapping[str, Table], values: Mapping[str, Any], file: Pat
 
 
 def _findings(spec: Spec, values: Mapping[str, Any]) -> list[checks.Finding]:
-    given = values.get("sink")
-    found = [
-        *checks.sink_findings(spec.sink, frozenset(given if isinstance(given, dict) else ())),
+    sink_keys = values.get("sink")
+    findings = [
+        *checks.sink_findings(spec.sink, frozenset(sink_keys if isinstance(sink_keys, dict) else ())),
         *checks.loop_findings(spec.source, spec.sink),
         *checks.spark_findings(dict(spec.spark), spec.sink),
         *checks.transform_findings(spec.transform, spec.directory),
     ]
     if spec.dead_letter is not None:
-        found += checks.dead_letter_findings(spec.dead_letter, spec.source, spec.sink)
-    return found
+        findings += checks.dead_letter_findings(spec.dead_letter, spec.source, spec.sink)
+    return findings

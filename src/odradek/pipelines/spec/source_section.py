@@ -1,4 +1,4 @@
-"""The section ``[source]`` of a pipeline's file, from its table to its value."""
+"""Reader of the section ``[source]`` of a pipeline file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TOPIC_ONLY: Final = (
 )
 
 
-def place(text: str, directory: Path) -> str:
-    """A path beside the file, made absolute; URIs and absolute paths as they are."""
+def resolve_path(text: str, directory: Path) -> str:
+    """Return an absolute path, relative to the file's directory; URIs and absolute paths unchanged."""
     if _URI.match(text):
         return text
     return str((directory / Path(text).expanduser()).resolve())
@@ -36,18 +36,18 @@ def read_source(table: Table, directory: Path) -> Source:
 
 def _table_source(table: Table, directory: Path) -> Source:
     path = table.text("path")
-    table.require("path", path, "has no path; a table is read from a path")
-    form = table.choice("format", ("delta", "parquet"), "delta")
+    table.require("path", path, "path is required for a table source")
+    value_format = table.choice("format", ("delta", "parquet"), "delta")
     schema = table.text("schema")
-    if form == "parquet":
-        table.require("schema", schema, 'has no schema; a Parquet stream needs one, as schema = "id bigint"')
+    if value_format == "parquet":
+        table.require("schema", schema, 'schema is required for Parquet, as in schema = "id bigint"')
     elif schema is not None:
-        table.problem("schema", "schema is for Parquet only: a Delta table knows its own; remove it")
-    table.refuse(_TOPIC_ONLY, 'is for topics; remove it, or set type = "topic"')
+        table.problem("schema", "schema is for Parquet only, as a Delta table has its own; remove it")
+    table.reject(_TOPIC_ONLY, 'is for topics only; remove it, or set type = "topic"')
     return Source(
         type="table",
-        path=place(path, directory) if path else None,
-        format=form,
+        path=resolve_path(path, directory) if path else None,
+        format=value_format,
         schema=schema,
         watermark=_watermark(table),
         options=table.settings("options"),
@@ -56,17 +56,17 @@ def _table_source(table: Table, directory: Path) -> Source:
 
 def _topic_source(table: Table) -> Source:
     brokers = table.text("brokers")
-    table.require("brokers", brokers, 'has no brokers; name some, as brokers = "127.0.0.1:9092"')
-    topics = table.texts("topics")
+    table.require("brokers", brokers, 'brokers are required, as in brokers = "127.0.0.1:9092"')
+    topics = table.strings("topics")
     pattern = table.text("pattern")
     assign = _assign(table)
     table.exclusive(("topics", "pattern", "assign"))
     if not any(key in table for key in ("topics", "pattern", "assign")):
-        table.problem("topics", 'names no topics; add topics = ["orders"], or pattern, or assign')
+        table.problem("topics", 'one of topics, pattern and assign is required, as in topics = ["orders"]')
     if pattern is not None and not _is_pattern(pattern):
-        table.problem("pattern", f"pattern is {pattern!r}, which is no regular expression")
+        table.problem("pattern", f"pattern must be a regular expression, got {pattern!r}")
     start, offsets = _start(table)
-    table.refuse(("path", "format", "schema"), 'is for tables; remove it, or set type = "table"')
+    table.reject(("path", "format", "schema"), 'is for tables only; remove it, or set type = "table"')
     return Source(
         type="topic",
         brokers=brokers or "",
@@ -75,9 +75,9 @@ def _topic_source(table: Table) -> Source:
         assign=assign,
         start=start,
         start_offsets=offsets,
-        max_per_trigger=table.whole("max_per_trigger", 1_000_000, least=1),
+        max_per_trigger=table.integer("max_per_trigger", 1_000_000, least=1),
         isolation=table.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed"),
-        headers=table.flag("headers", False),
+        headers=table.boolean("headers", False),
         value=_value(table),
         watermark=_watermark(table),
         options=table.settings("options"),
@@ -93,70 +93,70 @@ def _is_pattern(text: str) -> bool:
 
 
 def _assign(table: Table) -> Mapping[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for topic, given in table.mapping("assign").items():
-        partitions = given if isinstance(given, list) else [given]
-        if not partitions or not all(type(one) is int and one >= 0 for one in partitions):
-            table.problem("assign", f"assign names partitions as {{{topic} = [0, 1]}}")
+    assignment: dict[str, tuple[int, ...]] = {}
+    for topic, value in table.mapping("assign").items():
+        partitions = value if isinstance(value, list) else [value]
+        if not partitions or not all(type(number) is int and number >= 0 for number in partitions):
+            table.problem("assign", f"assign must list partitions, as in {{{topic} = [0, 1]}}, got {value!r}")
         else:
-            found[topic] = tuple(sorted(set(partitions)))
-    return found
+            assignment[topic] = tuple(sorted(set(partitions)))
+    return assignment
 
 
 def _start(table: Table) -> tuple[str, Mapping[str, Mapping[int, int]]]:
-    given = table.raw("start")
-    if given is None or given in STARTS:
-        return given or "earliest", {}
-    if isinstance(given, dict):
-        return "offsets", _offsets(table, given)
-    at = given if isinstance(given, datetime.datetime) else _time(given)
-    if at is None:
-        wanted = "earliest, latest, group, a time such as 2026-01-31T12:00:00Z, or {orders = {0 = 12}}"
-        table.problem("start", f"start is {given!r}; it must be {wanted}")
+    value = table.raw("start")
+    if value is None or value in STARTS:
+        return value or "earliest", {}
+    if isinstance(value, dict):
+        return "offsets", _offsets(table, value)
+    time = value if isinstance(value, datetime.datetime) else _parse_time(value)
+    if time is None:
+        allowed = "earliest, latest, group, a time such as 2026-01-31T12:00:00Z, or {orders = {0 = 12}}"
+        table.problem("start", f"start must be {allowed}, got {value!r}")
         return "earliest", {}
-    return (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).isoformat(), {}
+    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).isoformat(), {}
 
 
-def _time(given: Any) -> datetime.datetime | None:
+def _parse_time(value: Any) -> datetime.datetime | None:
     try:
-        return datetime.datetime.fromisoformat(given)
+        return datetime.datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
 
 
-def _offsets(table: Table, given: Mapping[str, Any]) -> Mapping[str, Mapping[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for topic, offsets in given.items():
+def _offsets(table: Table, value: Mapping[str, Any]) -> Mapping[str, Mapping[int, int]]:
+    offsets_by_topic: dict[str, dict[int, int]] = {}
+    for topic, offsets in value.items():
         try:
             by_partition = {int(partition): _offset(offset) for partition, offset in offsets.items()}
         except (AttributeError, TypeError, ValueError):
-            table.problem("start", f"start gives offsets by partition, as {{{topic} = {{0 = 12, 1 = 0}}}}")
+            table.problem("start", f"start must have offsets by partition, as in {{{topic} = {{0 = 12}}}}")
             continue
-        found[topic] = by_partition
-    return found
+        offsets_by_topic[topic] = by_partition
+    return offsets_by_topic
 
 
-def _offset(given: Any) -> int:
-    if given in _NAMED_OFFSETS:
-        return _NAMED_OFFSETS[given]
-    if type(given) is not int or given < 0:
-        raise ValueError(given)
-    return given
+def _offset(value: Any) -> int:
+    if value in _NAMED_OFFSETS:
+        return _NAMED_OFFSETS[value]
+    if type(value) is not int or value < 0:
+        raise ValueError(value)
+    return value
 
 
 def _value(table: Table) -> ValueFormat:
     inner = table.table("value")
     if inner is None:
         return ValueFormat()
-    form = inner.choice("format", ("bytes", "text", "json"), "bytes")
+    value_format = inner.choice("format", ("bytes", "text", "json"), "bytes")
     schema = inner.text("schema")
-    if form == "json":
-        inner.require("schema", schema, f'has no schema; give it in DDL, or schema = "{SAMPLE}"')
+    if value_format == "json":
+        inner.require("schema", schema, f'schema is required: a DDL schema, or schema = "{SAMPLE}"')
     elif schema is not None:
-        inner.problem("schema", f'schema is for format = "json", and format is {form}')
-    sample_rows = inner.whole("sample_rows", 1000, least=1)
+        inner.problem("schema", f'schema requires format = "json", but format is {value_format}')
+    sample_rows = inner.integer("sample_rows", 1000, least=1)
     inner.finish()
-    return ValueFormat(form, schema, sample_rows)
+    return ValueFormat(value_format, schema, sample_rows)
 
 
 def _watermark(table: Table) -> Watermark | None:
@@ -164,8 +164,8 @@ def _watermark(table: Table) -> Watermark | None:
     if inner is None:
         return None
     column = inner.text("column")
-    inner.require("column", column, "has no column; name the one that holds the time of a row")
-    inner.require("delay", "delay" in inner, 'has no delay; give one, as delay = "10 minutes"')
-    delay = inner.span("delay", "0 seconds")
+    inner.require("column", column, "column is required: the event-time column")
+    inner.require("delay", "delay" in inner, 'delay is required, as in delay = "10 minutes"')
+    delay = inner.duration("delay", "0 seconds")
     inner.finish()
     return Watermark(column or "", delay)

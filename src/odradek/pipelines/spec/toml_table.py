@@ -1,7 +1,7 @@
-"""Reading one table of a pipeline's file: each value checked as it is taken, each problem with its line.
+"""Typed access to a TOML table of a pipeline file; problems are collected with their lines.
 
-A wrong value is a problem and its default goes on, so that one look finds all problems of a file. What nobody
-has taken when a table is finished is unknown.
+An invalid value is a problem and its default is used, so that all problems are reported together. Keys that
+have not been read when a table is finished are unknown.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from odradek.pipelines.spec.durations import EXAMPLE, span_ms
+from odradek.pipelines.spec.durations import EXAMPLE, duration_ms
 from odradek.pipelines.spec.toml_lines import KeyPath
 
-_TYPE_WORDS: Final = (
+_TYPE_NAMES: Final = (
     (bool, "true or false"),
-    (int, "a whole number"),
+    (int, "an integer"),
     (float, "a number"),
-    (str, "a text"),
+    (str, "a string"),
     (list, "a list"),
     (dict, "a table"),
     (datetime.datetime, "a time"),
@@ -26,26 +26,26 @@ _TYPE_WORDS: Final = (
 
 
 class Problems:
-    """What is wrong with a file, each with its line."""
+    """Problems of a file, each with its line."""
 
     def __init__(self, file_name: str, lines: Mapping[KeyPath, int]) -> None:
         self._file_name = file_name
         self._lines = lines
-        self._found: list[tuple[int, str]] = []
+        self._messages: list[tuple[int, str]] = []
 
-    def add(self, path: KeyPath, words: str) -> None:
-        """A problem at a key, or at the innermost table around it that is written down."""
+    def add(self, path: KeyPath, message: str) -> None:
+        """Add a problem at a key, or at the innermost enclosing table with a line."""
         while path and path not in self._lines:
             path = path[:-1]
         line = self._lines.get(path, 1)
-        self._found.append((line, f"{self._file_name}:{line}: {words}"))
+        self._messages.append((line, f"{self._file_name}:{line}: {message}"))
 
     def in_order(self) -> list[str]:
-        return [words for _, words in sorted(self._found, key=lambda one: one[0])]
+        return [message for _, message in sorted(self._messages, key=lambda entry: entry[0])]
 
 
 class Table:
-    """One table. Methods take a key and give its value, or the default if it is missing or wrong."""
+    """One table. Methods return the value of a key, or the default if it is missing or invalid."""
 
     def __init__(self, values: Mapping[str, Any], path: KeyPath, problems: Problems) -> None:
         self._values = values
@@ -56,161 +56,160 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def problem(self, key: str, words: str) -> None:
-        """Something is wrong with a key: ``[sink] mode …``."""
+    def problem(self, key: str, message: str) -> None:
+        """Add a problem of a key: ``[sink] mode …``."""
         section = f"[{'.'.join(map(str, self._path))}] " if self._path else ""
-        self._problems.add((*self._path, key), section + words)
+        self._problems.add((*self._path, key), section + message)
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        given = self._take(key, str)
-        if given is not None and not given.strip():
-            self.problem(key, f"{key} is empty")
+        value = self._take(key, str)
+        if value is not None and not value.strip():
+            self.problem(key, f"{key} must not be empty")
             return default
-        return default if given is None else str(given)
+        return default if value is None else str(value)
 
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
-        given = self.text(key)
-        if given is None:
+        value = self.text(key)
+        if value is None:
             return default
-        if given not in choices:
-            self.problem(key, f"{key} is {given!r}; it must be {_one_of(choices)}{_meant(given, choices)}")
+        if value not in choices:
+            self.problem(key, f"{key} must be {_one_of(choices)}, got {value!r}{_suggestion(value, choices)}")
             return default
-        return given
+        return value
 
-    def whole(self, key: str, default: int, *, least: int = 0) -> int:
-        given = self._take(key, int)
-        if given is None:
+    def integer(self, key: str, default: int, *, least: int = 0) -> int:
+        value = self._take(key, int)
+        if value is None:
             return default
-        if given < least:
-            self.problem(key, f"{key} is {given}; it must be at least {least}")
+        if value < least:
+            self.problem(key, f"{key} must be >= {least}, got {value}")
             return default
-        return int(given)
+        return int(value)
 
     def ratio(self, key: str, default: float) -> float:
-        given = self._take(key, int, float)
-        if given is None:
+        value = self._take(key, int, float)
+        if value is None:
             return default
-        if not 0 <= given <= 1:
-            self.problem(key, f"{key} is {given}; it is a share of all rows, from 0 to 1")
+        if not 0 <= value <= 1:
+            self.problem(key, f"{key} must be between 0 and 1, got {value}")
             return default
-        return float(given)
+        return float(value)
 
-    def flag(self, key: str, default: bool) -> bool:
-        given = self._take(key, bool)
-        return default if given is None else bool(given)
+    def boolean(self, key: str, default: bool) -> bool:
+        value = self._take(key, bool)
+        return default if value is None else bool(value)
 
-    def span(self, key: str, default: str, *, least_ms: int = 0) -> str:
-        """A span of time, as it was written."""
-        given = self.text(key)
-        if given is None:
+    def duration(self, key: str, default: str, *, least_ms: int = 0) -> str:
+        """Return a duration as written."""
+        value = self.text(key)
+        if value is None:
             return default
-        length_ms = span_ms(given)
+        length_ms = duration_ms(value)
         if length_ms is None or length_ms < least_ms:
-            wanted = f"a span of time such as {EXAMPLE}"
-            self.problem(key, f"{key} is {given!r}; it must be {wanted}")
+            self.problem(key, f"{key} must be a duration such as {EXAMPLE}, got {value!r}")
             return default
-        return given
+        return value
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts; one text stands for a list of one."""
-        given = self._take(key, list, str)
-        if given is None:
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings; a single string is a list of one."""
+        value = self._take(key, list, str)
+        if value is None:
             return ()
-        found = [given] if isinstance(given, str) else given
-        if not found or not all(isinstance(one, str) and one for one in found):
-            self.problem(key, f"{key} must be a list of texts, with at least one")
+        strings = [value] if isinstance(value, str) else value
+        if not strings or not all(isinstance(string, str) and string for string in strings):
+            self.problem(key, f"{key} must be a list of one or more strings")
             return ()
-        return tuple(found)
+        return tuple(strings)
 
     def table(self, key: str) -> Table | None:
-        given = self._take(key, dict)
-        return None if given is None else Table(given, (*self._path, key), self._problems)
+        values = self._take(key, dict)
+        return None if values is None else Table(values, (*self._path, key), self._problems)
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         return self._take(key, dict) or {}
 
     def settings(self, key: str) -> dict[str, str]:
-        """Options handed on as texts, with dotted names, quoted or not."""
-        found: dict[str, str] = {}
-        self._flatten(self.mapping(key), (key,), found)
-        return found
+        """Return options as strings with dotted names; in TOML these may be quoted or nested."""
+        settings: dict[str, str] = {}
+        self._flatten(self.mapping(key), (key,), settings)
+        return settings
 
     def all_settings(self) -> dict[str, str]:
-        """The whole table as options."""
+        """Return the whole table as options."""
         self._taken = set(self._values)
-        found: dict[str, str] = {}
-        self._flatten(self._values, (), found)
-        return found
+        settings: dict[str, str] = {}
+        self._flatten(self._values, (), settings)
+        return settings
 
     def raw(self, key: str) -> Any:
-        """A value of any type."""
+        """Return a value of any type."""
         self._taken.add(key)
         return self._values.get(key)
 
-    def require(self, key: str, value: object, words: str) -> None:
-        """A problem if nothing was given and nothing else was wrong with it."""
+    def require(self, key: str, value: object, message: str) -> None:
+        """Add a problem if the key is missing."""
         if not value and key not in self._values:
-            self.problem(key, words)
+            self.problem(key, message)
 
-    def refuse(self, keys: Sequence[str], words: str) -> None:
-        """Keys that make no sense beside the others."""
+    def reject(self, keys: Sequence[str], message: str) -> None:
+        """Add a problem for each of these keys that is set and has not been read."""
         for key in keys:
             if key in self._values and key not in self._taken:
                 self._taken.add(key)
-                self.problem(key, f"{key} {words}")
+                self.problem(key, f"{key} {message}")
 
     def exclusive(self, keys: Sequence[str]) -> None:
-        """At most one of these."""
-        given = [key for key in keys if key in self._values]
-        for key in given[1:]:
-            self.problem(key, f"{key} and {given[0]} exclude each other; keep one")
+        """Add a problem if more than one of these keys is set."""
+        present = [key for key in keys if key in self._values]
+        for key in present[1:]:
+            self.problem(key, f"{key} and {present[0]} exclude each other; keep one")
 
     def finish(self) -> None:
-        """Nothing else may stand here."""
+        """Add a problem for each key that has not been read."""
         for key in self._values:
             if key not in self._taken:
-                self.problem(key, f"{key} is unknown{_meant(key, sorted(self._taken))}")
+                self.problem(key, f"unknown key {key}{_suggestion(key, sorted(self._taken))}")
 
     def _take(self, key: str, *types: type) -> Any:
         self._taken.add(key)
-        given = self._values.get(key)
-        if given is None:
+        value = self._values.get(key)
+        if value is None:
             return None
-        if not isinstance(given, types) or (isinstance(given, bool) and bool not in types):
-            wanted = " or ".join(words for kind, words in _TYPE_WORDS if kind in types)
-            self.problem(key, f"{key} is {_type_words(given)}; it must be {wanted}")
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            expected = " or ".join(name for kind, name in _TYPE_NAMES if kind in types)
+            self.problem(key, f"{key} must be {expected}, got {_type_name(value)}")
             return None
-        return given
+        return value
 
-    def _flatten(self, values: Mapping[str, Any], path: KeyPath, found: dict[str, str]) -> None:
+    def _flatten(self, values: Mapping[str, Any], path: KeyPath, settings: dict[str, str]) -> None:
         for key, value in values.items():
             inner = (*path, key)
             if isinstance(value, dict):
-                self._flatten(value, inner, found)
+                self._flatten(value, inner, settings)
             elif isinstance(value, bool):
-                found[_setting_name(inner, path)] = str(value).lower()
+                settings[_setting_name(inner, path)] = str(value).lower()
             elif isinstance(value, str | int | float):
-                found[_setting_name(inner, path)] = str(value)
+                settings[_setting_name(inner, path)] = str(value)
             else:
                 self._problems.add(
-                    (*self._path, *inner), f"{key} is {_type_words(value)}; options are texts or numbers"
+                    (*self._path, *inner), f"{key} must be a string or a number, got {_type_name(value)}"
                 )
 
 
 def _setting_name(inner: KeyPath, path: KeyPath) -> str:
-    """``("options", "kafka", "retries")`` is the option ``kafka.retries``."""
+    """Return the dotted name: ``("options", "kafka", "retries")`` is ``kafka.retries``."""
     names = inner[1:] if path and path[0] == "options" else inner
     return ".".join(map(str, names))
 
 
-def _type_words(value: object) -> str:
-    return next((words for kind, words in _TYPE_WORDS if isinstance(value, kind)), "something else")
+def _type_name(value: object) -> str:
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "another type")
 
 
 def _one_of(choices: Sequence[str]) -> str:
     return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def _meant(given: str, known: Sequence[str]) -> str:
-    found = get_close_matches(given, known, 1)
-    return f"; did you mean {found[0]}?" if found else ""
+def _suggestion(text: str, known: Sequence[str]) -> str:
+    nearest = get_close_matches(text, known, 1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""

@@ -1,1 +1,1 @@
-"""Delta tables without a jar: executors write Parquet files, the driver commits them."""
+"""Delta tables without a jar: tasks write Parquet files, and the driver commits them."""

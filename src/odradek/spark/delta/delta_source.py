@@ -1,6 +1,6 @@
-"""``format("odradek_delta")``: Delta tables as a data source of Spark.
+"""``format("odradek_delta")``: the Spark DataSource for Delta tables.
 
-Spark imports this module to find the format, so that everything else is imported when it is used.
+Spark imports this module in every session, so everything else is imported on use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSource(DataSource):
-    """Delta tables, written exactly once and read by versions."""
+    """DataSource for Delta tables: exactly-once writes, and reads by version."""
 
     @classmethod
     def name(cls) -> str:
@@ -32,13 +32,13 @@ class DeltaSource(DataSource):
         from odradek.spark.delta.source.reader import TableReader
 
         options = self._source_options()
-        return TableReader(options, self._pruned(options, schema))
+        return TableReader(options, self._requested_schema(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from odradek.spark.delta.source.stream_reader import TableStreamReader
 
         options = self._source_options()
-        return TableStreamReader(options, self._pruned(options, schema))
+        return TableStreamReader(options, self._requested_schema(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from odradek.spark.delta.sink.writer import BatchWriter
@@ -52,24 +52,24 @@ class DeltaSource(DataSource):
 
     def _source_options(self) -> SourceOptions:
         from odradek.spark.delta.options import read_source_options
-        from odradek.spark.delta.storage import resolved
+        from odradek.spark.delta.storage import absolute_path
 
         options = read_source_options(self.options)
-        return dataclasses.replace(options, path=resolved(options.path))
+        return dataclasses.replace(options, path=absolute_path(options.path))
 
     @staticmethod
-    def _pruned(options: SourceOptions, schema: StructType) -> StructType:
-        from odradek.spark.delta.schemas import pruned
+    def _requested_schema(options: SourceOptions, schema: StructType) -> StructType:
+        from odradek.spark.delta.schemas import check_requested_schema
         from odradek.spark.delta.source.reader import read_schema
 
-        return pruned(read_schema(options), schema, options.path)
+        return check_requested_schema(read_schema(options), schema, options.path)
 
     def _table_writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         from odradek.spark.delta.options import read_sink_options
         from odradek.spark.delta.sink.writer import TableWriter
-        from odradek.spark.delta.storage import resolved
+        from odradek.spark.delta.storage import absolute_path
 
         options = read_sink_options(self.options)
         return TableWriter(
-            dataclasses.replace(options, path=resolved(options.path)), schema, overwrite=overwrite
+            dataclasses.replace(options, path=absolute_path(options.path)), schema, overwrite=overwrite
         )

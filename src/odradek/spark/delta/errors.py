@@ -1,28 +1,28 @@
-"""What users of ``format("odradek_delta")`` are told: one message that says what is wrong and what to do.
+"""Errors of ``format("odradek_delta")``; each message states the problem and what to do.
 
 ::
 
     TableError
-    ├── TableOptionError     an option is unknown, wrong, or excludes another
+    ├── TableOptionError     an option is unknown, invalid, or conflicts with another
     ├── TableNotFound        there is no Delta table at the path
-    ├── TableUnsupported     the table has a feature that this source cannot honour
-    ├── SchemaRefused        the frame's columns do not fit the table's
-    ├── InvalidRows          rows that must not be written: doubled keys, nulls, too many dead letters
-    ├── StorageFailed        the storage refused: permissions, a full disk, wrong storage options
-    ├── CommitConflict        others wrote in the way for too long
-    ├── TableChanged         a stream met a commit that deletes or changes rows
-    └── HistoryLost          versions or files that a stream has yet to read are gone
+    ├── TableUnsupported     the table has an unsupported feature
+    ├── SchemaMismatch        the columns of the DataFrame do not match the table's
+    ├── InvalidRows          rows that must not be written: duplicate keys, nulls, too many dead letters
+    ├── StorageFailed        a storage error: permissions, a full disk, wrong storage options
+    ├── CommitConflict       a commit lost against concurrent writers too many times
+    ├── TableChanged         a stream read a commit that deletes or changes rows
+    └── HistoryLost          versions or files that a stream has still to read are missing
 """
 
 from __future__ import annotations
 
 
 class TableError(Exception):
-    """A Delta table cannot be read or written."""
+    """Base of the errors of Delta tables."""
 
 
 class TableOptionError(TableError):
-    """An option is unknown, has a wrong value, or excludes another."""
+    """An option is unknown, invalid, or conflicts with another."""
 
 
 class TableNotFound(TableError):
@@ -30,11 +30,11 @@ class TableNotFound(TableError):
 
 
 class TableUnsupported(TableError):
-    """The table has a feature that this source cannot honour."""
+    """The table has an unsupported feature."""
 
 
-class SchemaRefused(TableError):
-    """The frame's columns do not fit the table's."""
+class SchemaMismatch(TableError):
+    """The columns of the DataFrame do not match the table's."""
 
 
 class InvalidRows(TableError):
@@ -42,16 +42,16 @@ class InvalidRows(TableError):
 
 
 class StorageFailed(TableError):
-    """The storage refused what was asked of it."""
+    """The storage failed or denied access."""
 
 
 class CommitConflict(TableError):
-    """A commit lost against other writers, as often as it may be tried."""
+    """A commit lost against concurrent writers in all its attempts."""
 
 
 class TableChanged(TableError):
-    """A stream met a commit that deletes or changes rows."""
+    """A stream read a commit that deletes or changes rows."""
 
 
 class HistoryLost(TableError):
-    """Versions or files that a stream has yet to read are gone."""
+    """Versions or files that a stream has still to read are missing."""

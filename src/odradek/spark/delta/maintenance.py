@@ -1,8 +1,8 @@
-"""The maintenance of a table: small files put together, and files that no version needs removed.
+"""The maintenance of a table: compaction of small files, and removal of unreferenced ones.
 
-A compaction changes no row: its commit is marked so (``dataChange`` is false), streams that read the table
-pass it by, and the application transactions of sinks stay. A vacuum ends the reading of versions older than
-its retention, and of streams that are further behind.
+A compaction changes no row: its commit has ``dataChange`` false, so streams that read the table skip it, and
+the application transactions of sinks stay. A vacuum makes versions older than its retention unreadable, also
+for streams that are further behind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltalake.exceptions import DeltaError
 
 from odradek.spark.delta.errors import TableError
-from odradek.spark.delta.storage import open_table, resolved, told
+from odradek.spark.delta.storage import absolute_path, open_table, storage_errors
 from odradek.telemetry import events
 
 _log = events.logger("spark")
@@ -20,24 +20,24 @@ _log = events.logger("spark")
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a compaction did."""
+    """Result of a compaction."""
 
     files_added: int
     files_removed: int
 
 
 def is_due(batch_id: int, every: int) -> bool:
-    """Whether maintenance follows this batch: number ``every``, twice that, and so on."""
+    """Return True if maintenance follows this batch: every ``every`` batches."""
     return every > 0 and batch_id > 0 and batch_id % every == 0
 
 
 def compact(
     path: str, storage_options: dict[str, str] | None = None, target_bytes: int | None = None
 ) -> Compaction:
-    """Put small files together, each partition for itself."""
-    path = resolved(path)
+    """Compact small files, within each partition."""
+    path = absolute_path(path)
     table = open_table(path, storage_options or {})
-    with told(path):
+    with storage_errors(path):
         metrics = table.optimize.compact(target_size=target_bytes)
     return Compaction(metrics["numFilesAdded"], metrics["numFilesRemoved"])
 
@@ -49,15 +49,15 @@ def vacuum(
     retention_hours: int | None = None,
     dry_run: bool = True,
 ) -> list[str]:
-    """Remove files that no version of the last hours needs; which these are, or with ``dry_run`` would be.
+    """Remove files that no version within the retention needs; return their paths.
 
-    Files of tasks that never came to a commit go too. A retention shorter than the longest micro-batch would
-    take files from under it.
+    With ``dry_run`` nothing is removed. Files of tasks that were never committed are removed too, so the
+    retention must be longer than the longest micro-batch.
     """
-    path = resolved(path)
+    path = absolute_path(path)
     table = open_table(path, storage_options or {})
-    with told(path):
-        # Files of lost attempts are in no log: only a full vacuum looks at the folder itself.
+    with storage_errors(path):
+        # Files of failed attempts are not in the log: only a full vacuum lists the directory.
         removed: list[str] = table.vacuum(
             retention_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
         )
@@ -71,10 +71,12 @@ def after_batch(
     target_bytes: int,
     vacuum_hours: int | None,
 ) -> None:
-    """Compact, and vacuum if asked to; a failure is a warning, for the batch is committed already."""
+    """Compact, and vacuum if configured; a failure is only logged, because the batch is committed."""
     try:
-        done = compact(path, storage_options, target_bytes)
-        _log.info("table_compacted", path=path, added=done.files_added, removed=done.files_removed)
+        compaction = compact(path, storage_options, target_bytes)
+        _log.info(
+            "table_compacted", path=path, added=compaction.files_added, removed=compaction.files_removed
+        )
         if vacuum_hours is not None:
             removed = vacuum(path, storage_options, retention_hours=vacuum_hours, dry_run=False)
             _log.info("table_vacuumed", path=path, files=len(removed))

@@ -1,8 +1,7 @@
-"""The options of ``format("odradek_delta")``: two tables, and what is read from them.
+"""Options of ``format("odradek_delta")``.
 
-Spark hands over names in lower case and values as they were given. A name that neither table knows is
-refused with the nearest right one; ``storage.*`` goes to delta-rs and ``deadLetter.kafka.*`` to the
-producer as it is.
+Spark passes names in lower case and values unchanged. An unknown name is an error with the closest known one;
+``storage.*`` is passed to delta-rs and ``deadLetter.kafka.*`` to the producer unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from odradek.spark.delta.errors import TableOptionError
 
 _STORAGE: Final = "storage."
 _DEAD_LETTER: Final = "deadletter.kafka."
-# What Spark itself puts among the options of a query or a write.
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+# Options that Spark itself adds.
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 _BOOLEANS: Final = {"true": True, "false": False}
 COMPRESSIONS: Final = ("zstd", "snappy", "none")
 _DEFAULT_FILE_BYTES: Final = 128 * 1024 * 1024
@@ -56,7 +55,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """How a table is written."""
+    """Options of a write."""
 
     path: str
     storage_options: dict[str, str]
@@ -78,7 +77,7 @@ class SinkOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How a table is read."""
+    """Options of a read."""
 
     path: str
     storage_options: dict[str, str]
@@ -94,12 +93,12 @@ class SourceOptions:
     fail_on_data_loss: bool
 
 
-def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a write, or one error that names what is wrong."""
-    options = _Given(given, _SINK, prefixes=(_STORAGE, _DEAD_LETTER))
+def read_sink_options(raw_options: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of a write; raise TableOptionError."""
+    options = _OptionReader(raw_options, _SINK, prefixes=(_STORAGE, _DEAD_LETTER))
     sink = SinkOptions(
         path=options.path(),
-        storage_options=options.below(_STORAGE),
+        storage_options=options.with_prefix(_STORAGE),
         partition_by=options.names("partitionBy"),
         file_bytes=options.number("fileBytes", _DEFAULT_FILE_BYTES, least=1),
         compression=options.choice("compression", COMPRESSIONS, "zstd"),
@@ -112,7 +111,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         compact_every=options.number("compactEvery", 0),
         vacuum_hours=options.optional_number("vacuumHours", least=1),
         dead_letter_topic=options.text("deadLetterTopic"),
-        dead_letter_settings=options.below(_DEAD_LETTER),
+        dead_letter_settings=options.with_prefix(_DEAD_LETTER),
         dead_letter_ratio_max=options.ratio("deadLetterMaxRatio", 1.0),
     )
     _check_together(sink)
@@ -122,21 +121,21 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def _check_together(sink: SinkOptions) -> None:
     if sink.order_by is not None and not sink.keys:
         raise TableOptionError(
-            "option orderBy chooses among rows of one key: give the option keys too, or leave orderBy out"
+            "option orderBy requires the option keys: it selects one of several rows with the same key"
         )
     if sink.dead_letter_topic is not None and "bootstrap.servers" not in sink.dead_letter_settings:
         raise TableOptionError(
-            f"dead letters go to topic {sink.dead_letter_topic}, but to no broker: set the option"
+            f"option deadLetterTopic ({sink.dead_letter_topic}) requires the option"
             " deadLetter.kafka.bootstrap.servers"
         )
 
 
-def read_source_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a read, or one error that names what is wrong."""
-    options = _Given(given, _SOURCE, prefixes=(_STORAGE,))
+def read_source_options(raw_options: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of a read; raise TableOptionError."""
+    options = _OptionReader(raw_options, _SOURCE, prefixes=(_STORAGE,))
     source = SourceOptions(
         path=options.path(),
-        storage_options=options.below(_STORAGE),
+        storage_options=options.with_prefix(_STORAGE),
         partition_bytes=options.number("partitionBytes", _DEFAULT_FILE_BYTES, least=1),
         version_as_of=options.optional_number("versionAsOf"),
         timestamp_as_of=options.text("timestampAsOf"),
@@ -149,24 +148,26 @@ def read_source_options(given: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
     )
     if source.version_as_of is not None and source.timestamp_as_of is not None:
-        raise TableOptionError("options versionAsOf and timestampAsOf exclude each other: give one of them")
+        raise TableOptionError("options versionAsOf and timestampAsOf exclude each other: set only one")
     return source
 
 
-class _Given:
-    """Options as Spark hands them over, read by name."""
+class _OptionReader:
+    """Typed access to raw options by name."""
 
-    def __init__(self, given: Mapping[str, str], known: tuple[str, ...], prefixes: tuple[str, ...]) -> None:
-        self._values = {name.lower(): str(value) for name, value in given.items() if value is not None}
+    def __init__(
+        self, raw_options: Mapping[str, str], known: tuple[str, ...], prefixes: tuple[str, ...]
+    ) -> None:
+        self._values = {name.lower(): str(value) for name, value in raw_options.items() if value is not None}
         for name in self._values:
-            if name not in _SPARKS_OWN and not name.startswith(prefixes):
+            if name not in _SPARK_OPTIONS and not name.startswith(prefixes):
                 _check_known(name, known)
 
     def path(self) -> str:
         path = self.text("path")
         if path is None:
             raise TableOptionError(
-                "the table's path is missing: give it to load(), save() or start(), or set the option path"
+                "the path of the table is required: pass it to load(), save() or start(), or set option path"
             )
         return path
 
@@ -174,7 +175,7 @@ class _Given:
         value = self._values.get(name.lower(), "").strip()
         return value or None
 
-    def below(self, prefix: str) -> dict[str, str]:
+    def with_prefix(self, prefix: str) -> dict[str, str]:
         return {
             name.removeprefix(prefix): value
             for name, value in self._values.items()
@@ -189,11 +190,11 @@ class _Given:
         text = self.text(name)
         if text is None:
             return default
-        return self._of(name, text, lambda value: _BOOLEANS[value.lower()], "true or false")
+        return self._parse(name, text, lambda value: _BOOLEANS[value.lower()], "true or false")
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         text = (self.text(name) or default).lower()
-        return text if text in choices else _refuse(name, text, " or ".join(choices))
+        return text if text in choices else _reject(name, text, " or ".join(choices))
 
     def number(self, name: str, default: int, least: int = 0) -> int:
         number = self.optional_number(name, least)
@@ -203,17 +204,17 @@ class _Given:
         text = self.text(name)
         if text is None:
             return None
-        wanted = f"a whole number of at least {least}"
-        number = self._of(name, text, int, wanted)
-        return number if number >= least else _refuse(name, text, wanted)
+        expected = f"an integer >= {least}"
+        number = self._parse(name, text, int, expected)
+        return number if number >= least else _reject(name, text, expected)
 
     def ratio(self, name: str, default: float) -> float:
         text = self.text(name)
         if text is None:
             return default
-        wanted = "a number between 0 and 1"
-        ratio = self._of(name, text, float, wanted)
-        return ratio if 0 <= ratio <= 1 else _refuse(name, text, wanted)
+        expected = "a number between 0 and 1"
+        ratio = self._parse(name, text, float, expected)
+        return ratio if 0 <= ratio <= 1 else _reject(name, text, expected)
 
     def version_or_latest(self, name: str) -> int | str | None:
         text = self.text(name)
@@ -222,21 +223,21 @@ class _Given:
         return self.optional_number(name)
 
     @staticmethod
-    def _of(name: str, text: str, read: Callable[[str], Value], wanted: str) -> Value:
+    def _parse(name: str, text: str, read: Callable[[str], Value], expected: str) -> Value:
         try:
             return read(text)
         except (ValueError, KeyError):
-            _refuse(name, text, wanted)
+            _reject(name, text, expected)
 
 
-def _refuse(name: str, text: str, wanted: str) -> NoReturn:
-    raise TableOptionError(f"option {name} is {text!r}, but must be {wanted}")
+def _reject(name: str, text: str, expected: str) -> NoReturn:
+    raise TableOptionError(f"option {name} must be {expected}, got {text!r}")
 
 
 def _check_known(name: str, known: Iterable[str]) -> None:
     by_lower = {option.lower(): option for option in known}
     if name in by_lower:
         return
-    near = difflib.get_close_matches(name, by_lower, n=1)
-    hint = f"did you mean {by_lower[near[0]]}?" if near else f"the options are {', '.join(known)}"
+    nearest = difflib.get_close_matches(name, by_lower, n=1)
+    hint = f"did you mean {by_lower[nearest[0]]}?" if nearest else f"the options are {', '.join(known)}"
     raise TableOptionError(f"odradek_delta has no option {name} here: {hint}")

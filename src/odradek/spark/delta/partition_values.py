@@ -1,7 +1,7 @@
-"""Partition columns: rows put together by their values, and values as folder names and log entries. Pure.
+"""Partition columns: grouping of rows, and values as directory names and log entries. Pure.
 
-Delta keeps these values as text in its log and leaves them out of the files. A null and an empty string are
-both null there: that is the protocol's rule, not ours.
+Delta stores these values as text in its log, and not in the files. A null and an empty string are both null
+there, as the Delta protocol requires.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ Key = tuple[str | None, ...]
 
 
 def split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """The rows of each partition, without the columns that name it."""
+    """Yield the rows of each partition, without the partition columns."""
     if not columns:
         yield (), batch
         return
-    kept = batch.select([name for name in batch.schema.names if name not in columns])
+    data_columns = batch.select([name for name in batch.schema.names if name not in columns])
     keys = [str(number) for number in range(len(columns))]
     named = {key: batch.column(name) for key, name in zip(keys, columns, strict=True)}
     rows = pa.table({**named, "row": pa.array(range(batch.num_rows), pa.int64())})
     grouped = rows.group_by(keys, use_threads=False).aggregate([("row", "list")])
     for group in grouped.to_pylist():
         values = tuple(as_text(group[key]) for key in keys)
-        yield values, kept.take(pa.array(group["row_list"], pa.int64()))
+        yield values, data_columns.take(pa.array(group["row_list"], pa.int64()))
 
 
 def as_text(value: Any) -> str | None:
-    """A value as Delta's log spells it."""
+    """Return a value as text of the Delta log."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
-        # Times with a zone are told in UTC; those without one as they are.
-        moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
-        return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        # Timestamps with a time zone are written in UTC, those without unchanged.
+        timestamp = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+        return timestamp.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
     return str(value)
 
 
 def folder(columns: tuple[str, ...], key: Key) -> str:
-    """``day=2026-01-31/hour=7/``, with nothing in it that a file system could mistake."""
+    """Return the directory of a partition, such as ``day=2026-01-31/hour=7/``, URL-quoted."""
     return "".join(
         f"{quote(name, safe='')}={_NULL_FOLDER if value is None else quote(value, safe='')}/"
         for name, value in zip(columns, key, strict=True)
@@ -57,14 +57,14 @@ def folder(columns: tuple[str, ...], key: Key) -> str:
 
 
 def from_text(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A value of the log as a scalar of its column's type."""
+    """Return the scalar of a column's type for a value of the log."""
     if text is None or text == "":
         return pa.scalar(None, kind)
     if pa.types.is_timestamp(kind):
-        moment = datetime.datetime.fromisoformat(text)
-        if moment.tzinfo is None and kind.tz is not None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return pa.scalar(moment, kind)
+        timestamp = datetime.datetime.fromisoformat(text)
+        if timestamp.tzinfo is None and kind.tz is not None:
+            timestamp = timestamp.replace(tzinfo=datetime.UTC)
+        return pa.scalar(timestamp, kind)
     if pa.types.is_boolean(kind):
         return pa.scalar(text.lower() == "true", kind)
     if pa.types.is_binary(kind):

@@ -1,7 +1,7 @@
-"""Offsets of many partitions, and where reading shall begin or end.
+"""Offsets by partition in Spark's JSON form, and the limits of the offset range that a query reads.
 
-Offsets travel as Spark's own Kafka source writes them, ``{"topic": {"0": 12}}``. Spark compares them as
-text, so the same offsets must always give the same text: topics and partitions are sorted.
+Offsets are written as by Spark's own Kafka source, ``{"topic": {"0": 12}}``. Spark compares them as text,
+so equal offsets must give equal text: topics and partitions are sorted.
 """
 
 from __future__ import annotations
@@ -18,163 +18,171 @@ from odradek.model.ids import TopicPartition
 Offsets = dict[TopicPartition, int]
 """The next offset to read, by partition."""
 
-Document = dict[str, dict[str, int]]
-"""Offsets as Spark keeps them."""
+OffsetsJson = dict[str, dict[str, int]]
+"""Offsets as Spark stores them."""
 
 LATEST_IN_JSON: Final = -1
 EARLIEST_IN_JSON: Final = -2
 _SHOWN_MAX: Final = 5
 
 
-class Edge(enum.Enum):
-    """An end of the log."""
+class LogBound(enum.Enum):
+    """The start or the end of the log."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
-class AtOffset(NamedTuple):
+class SpecificOffset(NamedTuple):
     offset: int
 
 
-class AtTime(NamedTuple):
-    """The first record at or after a time."""
+class SpecificTimestamp(NamedTuple):
+    """The first record at or after a timestamp."""
 
     timestamp_ms: int
 
 
-class AtCommit(NamedTuple):
-    """Where the group stands; ``fallback`` for partitions it has committed nothing of."""
+class GroupOffset(NamedTuple):
+    """The group's committed offset; ``fallback`` for partitions without one."""
 
-    fallback: Edge
+    fallback: LogBound
 
 
-Spot = Edge | AtOffset | AtTime | AtCommit
+PartitionLimit = LogBound | SpecificOffset | SpecificTimestamp | GroupOffset
 
 
 @dataclass(frozen=True)
-class Position:
-    """Where reading begins or ends: a spot for all partitions, and others for some."""
+class OffsetLimit:
+    """Start or end of a read: a limit for all partitions, and specific limits for some."""
 
-    default: Spot
-    given: dict[TopicPartition, Spot] = field(default_factory=dict)
+    default: PartitionLimit
+    by_partition: dict[TopicPartition, PartitionLimit] = field(default_factory=dict)
 
-    def of(self, partition: TopicPartition) -> Spot:
-        return self.given.get(partition, self.default)
+    def of(self, partition: TopicPartition) -> PartitionLimit:
+        return self.by_partition.get(partition, self.default)
 
-    def spots(self) -> Iterable[Spot]:
-        return (self.default, *self.given.values())
+    def limits(self) -> Iterable[PartitionLimit]:
+        return (self.default, *self.by_partition.values())
 
     @property
     def needs_group(self) -> bool:
-        return any(isinstance(spot, AtCommit) for spot in self.spots())
+        return any(isinstance(limit, GroupOffset) for limit in self.limits())
 
     def check_known(self, option: str, partitions: Collection[TopicPartition]) -> None:
-        """Raises ConfigError if a partition is named that is not read: a misspelt topic would go unseen."""
-        strangers = sorted(set(self.given) - set(partitions))
-        if strangers:
-            raise ConfigError([f"{option} names {listed(strangers)}, which this query does not read"])
+        """Raise ConfigError for a partition that is not read: a misspelt topic must not go unnoticed."""
+        unknown = sorted(set(self.by_partition) - set(partitions))
+        if unknown:
+            raise ConfigError(
+                [f"{option} names {format_partitions(unknown)}, which this query does not read"]
+            )
 
 
-def document(offsets: Mapping[TopicPartition, int]) -> Document:
-    """Offsets as Spark's own Kafka source writes them, sorted.
+def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+    """Return offsets in the JSON form of Spark's own Kafka source, sorted.
 
-    >>> document({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+    >>> offsets_to_json({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
     {'a': {'0': 3}, 'b': {'9': 2, '10': 1}}
     """
-    topics: Document = {}
+    topics: OffsetsJson = {}
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
     return topics
 
 
-def parse(written: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of ``document``: what Spark hands back."""
+def offsets_from_json(offsets_json: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Return offsets from their JSON form."""
     return {
         TopicPartition(topic, int(partition)): offset
-        for topic, partitions in written.items()
+        for topic, partitions in offsets_json.items()
         for partition, offset in partitions.items()
     }
 
 
-def position_of_offsets(option: str, text: str, default: Spot) -> Position:
-    """The position that ``{"topic": {"0": 12}}`` gives; -1 is latest, -2 earliest, the rest the default."""
-    return Position(default, _given(option, text, _spot_of_offset))
+def parse_offset_limit(option: str, text: str, default: PartitionLimit) -> OffsetLimit:
+    """Parse ``{"topic": {"0": 12}}``; -1 is latest, -2 earliest; other partitions get the default."""
+    return OffsetLimit(default, _parse_limits(option, text, _parse_offset))
 
 
-def position_of_times(option: str, text: str, default: Spot, read_ms: Callable[[Any], int]) -> Position:
-    """The same for times; ``read_ms`` raises ValueError for what is none."""
-    return Position(default, _given(option, text, lambda value: AtTime(read_ms(value))))
+def parse_timestamp_limit(
+    option: str, text: str, default: PartitionLimit, read_ms: Callable[[Any], int]
+) -> OffsetLimit:
+    """Parse ``{"topic": {"0": timestamp}}``; ``read_ms`` raises ValueError for an invalid timestamp."""
+    return OffsetLimit(default, _parse_limits(option, text, lambda value: SpecificTimestamp(read_ms(value))))
 
 
-def partitions_of(option: str, text: str) -> list[TopicPartition]:
-    """Partitions of ``{"topic": [0, 1]}``, sorted."""
+def parse_partitions(option: str, text: str) -> list[TopicPartition]:
+    """Parse ``{"topic": [0, 1]}``; the partitions are sorted."""
     topics = _json_object(option, text, '{"topic": [0, 1]}')
-    found: set[TopicPartition] = set()
+    partitions: set[TopicPartition] = set()
     for topic, numbers in topics.items():
         if not isinstance(numbers, list) or not all(_is_count(number) for number in numbers):
-            raise ConfigError([f"{option}: partitions of {topic} must be a list of numbers, not {numbers!r}"])
-        found.update(TopicPartition(topic, number) for number in numbers)
-    if not found:
-        raise ConfigError([f'{option} names no partition: give for example {{"topic": [0, 1]}}'])
-    return sorted(found)
+            raise ConfigError(
+                [f"{option}: partitions of {topic} must be a list of integers, got {numbers!r}"]
+            )
+        partitions.update(TopicPartition(topic, number) for number in numbers)
+    if not partitions:
+        raise ConfigError([f'{option} must name at least one partition, as in {{"topic": [0, 1]}}'])
+    return sorted(partitions)
 
 
-def texts_of(option: str, text: str) -> dict[str, str]:
-    """A text per topic, of ``{"topic": "text"}``."""
+def parse_topic_strings(option: str, text: str) -> dict[str, str]:
+    """Parse ``{"topic": "text"}``."""
     topics = _json_object(option, text, '{"topic": "text"}')
-    strange = [topic for topic, value in topics.items() if not isinstance(value, str)]
-    if strange:
-        raise ConfigError([f"{option}: {strange[0]} must have a text"])
+    invalid = [topic for topic, value in topics.items() if not isinstance(value, str)]
+    if invalid:
+        raise ConfigError([f"{option}: the value of {invalid[0]} must be a string"])
     return topics
 
 
-def listed(partitions: Iterable[TopicPartition]) -> str:
-    """Some partitions in words; a long list is cut short."""
+def format_partitions(partitions: Iterable[TopicPartition]) -> str:
+    """Return a list of partitions for a message; a long list is shortened."""
     names = [str(partition) for partition in partitions]
     more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
     return ", ".join(names[:_SHOWN_MAX]) + more
 
 
-def _given(option: str, text: str, spot: Callable[[Any], Spot]) -> dict[TopicPartition, Spot]:
+def _parse_limits(
+    option: str, text: str, read: Callable[[Any], PartitionLimit]
+) -> dict[TopicPartition, PartitionLimit]:
     example = '{"topic": {"0": 12}}'
-    found: dict[TopicPartition, Spot] = {}
+    limits: dict[TopicPartition, PartitionLimit] = {}
     for topic, partitions in _json_object(option, text, example).items():
         if not isinstance(partitions, dict):
-            raise ConfigError([f"{option}: {topic} must have an object of partitions, as in {example}"])
+            raise ConfigError([f"{option}: {topic} must map partitions to values, as in {example}"])
         for number, value in partitions.items():
             if not number.isascii() or not number.isdigit():
-                raise ConfigError([f"{option}: {number!r} is no partition of {topic}"])
+                raise ConfigError([f"{option}: partition of {topic} must be an integer, got {number!r}"])
             try:
-                found[TopicPartition(topic, int(number))] = spot(value)
-            except ValueError as wrong:
-                raise ConfigError([f"{option}: {topic}-{number}: {wrong}"]) from None
-    return found
+                limits[TopicPartition(topic, int(number))] = read(value)
+            except ValueError as error:
+                raise ConfigError([f"{option}: {topic}-{number}: {error}"]) from None
+    return limits
 
 
 def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
-        read = json.loads(text)
-    except ValueError as wrong:
-        raise ConfigError([f"{option} is no JSON ({wrong}): give for example {example}"]) from None
-    if not isinstance(read, dict):
-        raise ConfigError([f"{option} must be a JSON object: give for example {example}"])
-    return read
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError([f"{option} must be JSON such as {example}: {error}"]) from None
+    if not isinstance(value, dict):
+        raise ConfigError([f"{option} must be a JSON object such as {example}, got {text}"])
+    return value
 
 
-def _spot_of_offset(value: Any) -> Spot:
-    if value == LATEST_IN_JSON and _is_whole(value):
-        return Edge.LATEST
-    if value == EARLIEST_IN_JSON and _is_whole(value):
-        return Edge.EARLIEST
+def _parse_offset(value: Any) -> PartitionLimit:
+    if value == LATEST_IN_JSON and _is_int(value):
+        return LogBound.LATEST
+    if value == EARLIEST_IN_JSON and _is_int(value):
+        return LogBound.EARLIEST
     if not _is_count(value):
-        raise ValueError(f"{value!r} is no offset (-1 is latest, -2 earliest)")
-    return AtOffset(value)
+        raise ValueError(f"offset must be >= 0, or -1 (latest) or -2 (earliest), got {value!r}")
+    return SpecificOffset(value)
 
 
-def _is_whole(value: object) -> bool:
+def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
-    return _is_whole(value) and value >= 0
+    return _is_int(value) and value >= 0

@@ -1,7 +1,7 @@
-"""The options of the sink, read once and checked on the driver, before a task has sent anything.
+"""Options of the topic sink, parsed and validated on the driver, before a task sends a record.
 
-Names, defaults and columns are those of Spark's own Kafka sink; ``guarantee`` and what belongs to it is ours.
-Keys arrive in lower case, whatever the user wrote.
+Names, defaults and columns are those of Spark's own Kafka sink; ``guarantee`` and its options are Odradek's.
+Spark passes names in lower case.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _log: Final = events.logger("spark")
 _CLIENT_PREFIX: Final = "kafka."
 _OWN_NAMES: Final = ("topic", "guarantee", "transactionalIdPrefix", "markerTopic", "sinkId", "missingMarkers")
 _OWN_BY_KEY: Final = {name.lower(): name for name in _OWN_NAMES}
-_LIKENESS_MIN: Final = 0.8
-"""From here on an unknown name is taken for a slip of the pen; below, for an option of somebody else's."""
+_SIMILARITY_MIN: Final = 0.8
+"""Similarity from which an unknown name counts as a misspelling; below, it may be another library's."""
 _SINK_DEFAULTS: Final = {"max.block.ms": "120000"}
-"""As long as ``delivery.timeout.ms``: a broker that restarts stops neither records sent nor those to come."""
+"""Equal to ``delivery.timeout.ms``: a broker restart fails neither sent records nor new ones."""
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 10 * 60 * 1000
-"""A task has to end within this; brokers allow 15 minutes unless they are told otherwise."""
+"""A task must end within this time; brokers allow 15 minutes by default (transaction.max.timeout.ms)."""
 _FIXED_BY_SINK: Final = {
-    "key.serializer": "keys are sent as they are: cast the column key to string or binary",
-    "value.serializer": "values are sent as they are: cast the column value to string or binary",
-    "transactional.id": "the sink makes one for each query and partition: use transactionalIdPrefix",
+    "key.serializer": "keys are sent unchanged; cast the column key to string or binary",
+    "value.serializer": "values are sent unchanged; cast the column value to string or binary",
+    "transactional.id": "the sink derives one per query and partition; use transactionalIdPrefix",
 }
 
 
 class MissingMarkers(enum.StrEnum):
-    """Treatment of a batch of which nobody can tell whether it was written."""
+    """Treatment of a batch for which it is unknown whether it was written."""
 
     FAIL = "fail"
     WRITE = "write"
@@ -50,10 +50,10 @@ class Guarantee(enum.StrEnum):
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What the user asked for. It travels to executors, so it holds plain values only."""
+    """Typed options of the sink. Pickled to executors, so it holds plain values only."""
 
     producer_settings: dict[str, str]
-    """Kafka's names without ``kafka.``, all known to our producer."""
+    """Producer settings: the ``kafka.*`` options without their prefix."""
     topic: str | None = None
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transactional_id_prefix: str = "odradek-sink"
@@ -63,14 +63,14 @@ class SinkOptions:
 
     @property
     def admin_settings(self) -> dict[str, str]:
-        """What an admin client of the same cluster is made with."""
+        """The producer settings that an admin client supports."""
         return {name: value for name, value in self.producer_settings.items() if name in ADMIN.by_name}
 
 
-def read_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
-    """Checked options; raises ConfigError with all that is wrong."""
-    options = {key.lower(): value for key, value in given.items()}
-    problems = [*_misspelt(options), *_fixed(options)]
+def read_sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
+    """Return the validated options; raise ConfigError with all problems."""
+    options = {key.lower(): value for key, value in raw_options.items()}
+    problems = [*_unknown_options(options), *_fixed_settings(options)]
     guarantee = _guarantee(options.get("guarantee"), problems)
     missing_markers = _missing_markers(options.get("missingmarkers"), problems)
     sink_id = options.get("sinkid") or None
@@ -91,39 +91,39 @@ def read_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOp
     )
 
 
-def _misspelt(options: Mapping[str, str]) -> Iterator[str]:
+def _unknown_options(options: Mapping[str, str]) -> Iterator[str]:
     for key in sorted(options):
         if key in _OWN_BY_KEY or key.startswith(_CLIENT_PREFIX):
             continue
         if key in PRODUCER.by_name:
-            yield f"the sink has no option {key}: say {_CLIENT_PREFIX}{key}, as of all options of the client"
-        elif nearest := get_close_matches(key, _OWN_BY_KEY, 1, _LIKENESS_MIN):
+            yield f"the sink has no option {key}: client options have a prefix, as in {_CLIENT_PREFIX}{key}"
+        elif nearest := get_close_matches(key, _OWN_BY_KEY, 1, _SIMILARITY_MIN):
             yield f"the sink has no option {key}; did you mean {_OWN_BY_KEY[nearest[0]]}?"
 
 
-def _fixed(options: Mapping[str, str]) -> Iterator[str]:
+def _fixed_settings(options: Mapping[str, str]) -> Iterator[str]:
     for name, reason in _FIXED_BY_SINK.items():
         if _CLIENT_PREFIX + name in options:
-            yield f"kafka.{name} cannot be given: {reason}"
+            yield f"kafka.{name} cannot be set: {reason}"
 
 
-def _guarantee(given: str | None, problems: list[str]) -> Guarantee:
-    if given is None:
+def _guarantee(text: str | None, problems: list[str]) -> Guarantee:
+    if text is None:
         return Guarantee.AT_LEAST_ONCE
     try:
-        return Guarantee(given.lower().replace("-", "_"))
+        return Guarantee(text.lower().replace("-", "_"))
     except ValueError:
-        problems.append(f"guarantee is {' or '.join(Guarantee)}, not {given!r}")
+        problems.append(f"guarantee must be {' or '.join(Guarantee)}, got {text!r}")
         return Guarantee.AT_LEAST_ONCE
 
 
-def _missing_markers(given: str | None, problems: list[str]) -> MissingMarkers:
-    if given is None:
+def _missing_markers(text: str | None, problems: list[str]) -> MissingMarkers:
+    if text is None:
         return MissingMarkers.FAIL
     try:
-        return MissingMarkers(given.lower())
+        return MissingMarkers(text.lower())
     except ValueError:
-        problems.append(f"missingMarkers must be {' or '.join(MissingMarkers)}, got {given!r}")
+        problems.append(f"missingMarkers must be {' or '.join(MissingMarkers)}, got {text!r}")
         return MissingMarkers.FAIL
 
 
@@ -131,16 +131,16 @@ def _exactly_once_problems(
     options: Mapping[str, str], sink_id: str | None, *, is_streaming: bool
 ) -> Iterator[str]:
     if options.get("kafka.acks", "all") not in {"all", "-1"}:
-        yield "guarantee=exactly_once needs kafka.acks=all: leave kafka.acks out"
+        yield "guarantee=exactly_once requires kafka.acks=all: remove kafka.acks"
     if options.get("kafka.enable.idempotence", "true").lower() != "true":
-        yield "guarantee=exactly_once needs kafka.enable.idempotence=true: leave it out"
+        yield "guarantee=exactly_once requires kafka.enable.idempotence=true: remove it"
     if not is_streaming and sink_id is None:
         yield (
-            "guarantee=exactly_once of a batch write needs the option sinkId: a name for this very write, "
-            "under which it can be run again without writing twice"
+            "guarantee=exactly_once requires the option sinkId in a batch write: an id of this write, "
+            "so that running it again does not write it twice"
         )
     if is_streaming and sink_id is not None:
-        yield "sinkId is for batch writes: a streaming query is known by the id in its checkpoint"
+        yield "sinkId is for batch writes only; a streaming query has the id in its checkpoint"
 
 
 def _producer_settings(options: Mapping[str, str], guarantee: Guarantee) -> dict[str, str]:
@@ -154,20 +154,20 @@ def _producer_settings(options: Mapping[str, str], guarantee: Guarantee) -> dict
         if name in PRODUCER.by_name:
             settings[name] = value
         else:
-            _warn_of_unknown(key)
+            _warn_unknown(key)
     return settings
 
 
 def _client_problems(settings: Mapping[str, str]) -> list[str]:
     if not settings.get("bootstrap.servers"):
-        return ["kafka.bootstrap.servers is missing: give host:port of one or more brokers"]
+        return ["kafka.bootstrap.servers is required: set it to host:port of one or more brokers"]
     try:
         read_options(PRODUCER, settings, {})
-    except ConfigError as wrong:
-        return [f"{_CLIENT_PREFIX}*: {problem}" for problem in wrong.problems]
+    except ConfigError as error:
+        return [f"{_CLIENT_PREFIX}*: {problem}" for problem in error.problems]
     return []
 
 
-@lru_cache(maxsize=64)  # writers are made anew for each micro-batch, and one warning is enough
-def _warn_of_unknown(key: str) -> None:
-    _log.warning("option_ignored", option=key, reason="our producer has no such option")
+@lru_cache(maxsize=64)  # a writer is created for each micro-batch, and one warning is enough
+def _warn_unknown(key: str) -> None:
+    _log.warning("option_ignored", option=key, reason="the producer has no such option")

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: some named, all of some topics, or all of the topics that fit a pattern."""
+"""Selection of the partitions that a query reads: ``assign``, ``subscribe`` or ``subscribePattern``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.options.offsets import partitions_of
+from odradek.spark.options.offsets import parse_partitions
 
-_WAYS: Final = ("assign", "subscribe", "subscribePattern")
+_OPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 
 
 @dataclass(frozen=True)
 class TopicSelection:
-    """Exactly one of the three ways is set."""
+    """Partitions, topics or a pattern: exactly one of the three is set."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -25,18 +25,26 @@ class TopicSelection:
     @property
     def named_topics(self) -> tuple[str, ...]:
         """Topics that must exist; none for a pattern."""
-        return self.topics or tuple(sorted({one.topic for one in self.partitions}))
+        return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
 
-    def fitting(self, topics: Iterable[str]) -> list[str]:
-        """Those of all topics that a pattern means: the whole name must fit, as in Kafka."""
-        fits = re.compile(self.pattern or "").fullmatch
-        return sorted(topic for topic in topics if fits(topic))
+    def matching(self, topics: Iterable[str]) -> list[str]:
+        """Return the topics whose whole name matches the pattern, as in Kafka."""
+        matches = re.compile(self.pattern or "").fullmatch
+        return sorted(topic for topic in topics if matches(topic))
 
-    def chosen(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        """Partitions to read, of topics that have so many; those that do not exist are left out."""
+    def selected(self, partition_counts: Mapping[str, int]) -> list[TopicPartition]:
+        """Return the existing partitions to read, given the partition count of each topic."""
         if self.partitions:
-            return [one for one in self.partitions if one.partition < counts.get(one.topic, 0)]
-        return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
+            return [
+                partition
+                for partition in self.partitions
+                if partition.partition < partition_counts.get(partition.topic, 0)
+            ]
+        return [
+            TopicPartition(topic, number)
+            for topic in sorted(partition_counts)
+            for number in range(partition_counts[topic])
+        ]
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -44,16 +52,16 @@ class TopicSelection:
         return f"subscribe {','.join(self.topics)}" if self.topics else "assign"
 
 
-def topic_choice(options: Mapping[str, str]) -> TopicSelection:
-    """The choice that options make; ``options`` have lower-case names. Raises ConfigError."""
-    given = [way for way in _WAYS if way.lower() in options]
-    if len(given) != 1:
-        found = f"{' and '.join(given)} exclude each other" if given else "no topic is named"
-        raise ConfigError([f"{found}: give one of assign, subscribe and subscribePattern"])
-    text = options[given[0].lower()].strip()
-    match given[0]:
+def parse_topic_selection(options: Mapping[str, str]) -> TopicSelection:
+    """Parse the selection from options with lower-case names; raise ConfigError."""
+    present = [option for option in _OPTIONS if option.lower() in options]
+    if len(present) != 1:
+        got = " and ".join(present) or "none"
+        raise ConfigError([f"exactly one of assign, subscribe and subscribePattern must be set, got {got}"])
+    text = options[present[0].lower()].strip()
+    match present[0]:
         case "assign":
-            return TopicSelection(partitions=tuple(partitions_of("assign", text)))
+            return TopicSelection(partitions=tuple(parse_partitions("assign", text)))
         case "subscribe":
             return TopicSelection(topics=_topics(text))
     return TopicSelection(pattern=_pattern(text))
@@ -62,17 +70,17 @@ def topic_choice(options: Mapping[str, str]) -> TopicSelection:
 def _topics(text: str) -> tuple[str, ...]:
     topics = tuple(sorted({name.strip() for name in text.split(",")} - {""}))
     if not topics:
-        raise ConfigError(["subscribe names no topic: give one, or several with commas between them"])
+        raise ConfigError(["subscribe must name at least one topic; separate topics by commas"])
     return topics
 
 
 def _pattern(text: str) -> str:
     if not text:
-        raise ConfigError(["subscribePattern is empty: give a regular expression such as orders-.*"])
+        raise ConfigError(["subscribePattern must be a regular expression such as orders-.*, got ''"])
     try:
         re.compile(text)
-    except re.error as wrong:
+    except re.error as error:
         raise ConfigError(
-            [f"subscribePattern {text!r} is no regular expression of Python: {wrong}"]
+            [f"subscribePattern must be a Python regular expression, got {text!r}: {error}"]
         ) from None
     return text

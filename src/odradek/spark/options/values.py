@@ -1,4 +1,4 @@
-"""What texts of options mean: numbers, truths, durations, times. Pure; what is none raises ValueError."""
+"""Parsers of option values: integers, booleans, durations, timestamps. Pure; they raise ValueError."""
 
 from __future__ import annotations
 
@@ -16,60 +16,60 @@ _INT64_MAX: Final = 2**63 - 1
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def truth(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in {"true", "false"}:
-        raise ValueError(f"must be true or false, not {text!r}")
-    return word == "true"
+def parse_bool(text: str) -> bool:
+    value = text.strip().lower()
+    if value not in {"true", "false"}:
+        raise ValueError(f"must be true or false, got {text!r}")
+    return value == "true"
 
 
-def whole(text: str, at_least: int) -> int:
-    """A whole number that is not too small.
+def parse_int(text: str, at_least: int) -> int:
+    """Parse an integer with a minimum.
 
-    >>> whole("12", 1)
+    >>> parse_int("12", 1)
     12
     """
     try:
         number = int(text.strip())
     except ValueError:
-        raise ValueError(f"must be a whole number, not {text!r}") from None
+        raise ValueError(f"must be an integer, got {text!r}") from None
     if not at_least <= number <= _INT64_MAX:
-        raise ValueError(f"must be at least {at_least}, not {number}")
+        raise ValueError(f"must be >= {at_least}, got {number}")
     return number
 
 
-def duration_ms(text: str) -> int:
-    """Milliseconds of a time with a unit, as Spark reads it; a bare number has milliseconds.
+def parse_duration_ms(text: str) -> int:
+    """Parse a duration with a unit, as Spark does; a bare number is in milliseconds.
 
-    >>> duration_ms("15m")
+    >>> parse_duration_ms("15m")
     900000
     """
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _UNIT_MS:
-        raise ValueError(f"must be a duration such as 500ms, 30s, 15m or 2h, not {text!r}")
+        raise ValueError(f"must be a duration such as 500ms, 30s, 15m or 2h, got {text!r}")
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
-def timestamp_ms(given: Any) -> int:
-    """Milliseconds since the epoch, of a number or of an ISO time; one without an offset is meant in UTC.
+def parse_timestamp_ms(value: Any) -> int:
+    """Parse milliseconds since the epoch, or an ISO 8601 time; a time without an offset is in UTC.
 
-    >>> timestamp_ms("2024-01-01T00:00:00Z") == timestamp_ms("1704067200000") == timestamp_ms(1704067200000)
+    >>> parse_timestamp_ms("2024-01-01T00:00:00Z") == parse_timestamp_ms(1704067200000)
     True
     """
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    text = given.strip() if isinstance(given, str) else ""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    text = value.strip() if isinstance(value, str) else ""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        read = datetime.datetime.fromisoformat(text)
+        parsed = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"must be milliseconds since 1970 or an ISO time such as 2024-01-31T12:00:00Z, not {given!r}"
+            f"must be milliseconds since 1970 or an ISO time such as 2024-01-31T12:00:00Z, got {value!r}"
         ) from None
-    aware = read if read.tzinfo is not None else read.replace(tzinfo=datetime.UTC)
+    aware = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=datetime.UTC)
     since_ms = (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
     if since_ms < 0:
-        # Kafka takes negative times for edges of the log.
-        raise ValueError(f"must not lie before 1970: {given!r}")
+        # ListOffsets uses negative timestamps for the ends of the log.
+        raise ValueError(f"must not be before 1970, got {value!r}")
     return since_ms

@@ -1,7 +1,7 @@
-"""Transactional producers of this process, kept from micro-batch to micro-batch.
+"""Pool of this process's transactional producers, reused from micro-batch to micro-batch.
 
-A producer is in the pool only while its last transaction is committed and nothing of it is doubtful; whoever
-writes with it takes it out. A process keeps a few, and closes the one that was not used for longest.
+A producer is in the pool only while its last transaction is known to be committed; a writer takes it out. The
+pool is bounded; the least recently used producer is closed first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Identity = frozenset[tuple[str, str]]
 
 
 @dataclass(slots=True)
-class Held:
-    """A producer of a partition's transactional id, and the marker that it knows to be committed."""
+class PooledProducer:
+    """A producer with a partition's transactional id, and the last marker it has committed."""
 
     producer: Producer
     identity: Identity
@@ -34,61 +34,61 @@ class Held:
 
 @dataclass(slots=True)
 class ProducerPool:
-    """By settings, the transactional id among them; the one that was not used for longest comes first."""
+    """Producers by settings, including the transactional id; least recently used first."""
 
     producers_max: int = PRODUCERS_MAX
     _process_id: int = field(default_factory=os.getpid)
-    _kept: OrderedDict[Identity, Held] = field(default_factory=OrderedDict)
-    _left_to_parent: list[Held] = field(default_factory=list)
+    _producers: OrderedDict[Identity, PooledProducer] = field(default_factory=OrderedDict)
+    _parent_producers: list[PooledProducer] = field(default_factory=list)
 
-    def take(self, options: SinkOptions, key: MarkerKey) -> Held | None:
-        """The producer that wrote this partition before, no longer in the pool."""
-        self._leave_to_parent()
-        return self._kept.pop(_identity(options, key), None)
+    def take(self, options: SinkOptions, key: MarkerKey) -> PooledProducer | None:
+        """Remove the producer that wrote this partition before, and return it."""
+        self._reset_after_fork()
+        return self._producers.pop(_identity(options, key), None)
 
-    def made(self, options: SinkOptions, key: MarkerKey) -> Held:
-        """A new producer, not yet in the pool."""
+    def create(self, options: SinkOptions, key: MarkerKey) -> PooledProducer:
+        """Return a new producer, which is not in the pool yet."""
         identity = _identity(options, key)
-        return Held(Producer(dict(identity)), identity)
+        return PooledProducer(Producer(dict(identity)), identity)
 
-    def put(self, held: Held) -> None:
-        """Keep a producer whose transaction has ended well."""
-        self._leave_to_parent()
-        self._kept[held.identity] = held
-        while len(self._kept) > self.producers_max:
-            _, oldest = self._kept.popitem(last=False)
+    def put(self, pooled: PooledProducer) -> None:
+        """Add a producer whose transaction is committed."""
+        self._reset_after_fork()
+        self._producers[pooled.identity] = pooled
+        while len(self._producers) > self.producers_max:
+            _, oldest = self._producers.popitem(last=False)
             self.discard(oldest)
 
-    def discard(self, held: Held) -> None:
-        """Close a producer; it has nothing that anybody waits for."""
+    def discard(self, pooled: PooledProducer) -> None:
+        """Close a producer without pending work."""
         with suppress(ClientError):
-            held.producer.close(_CLOSE_TIMEOUT_S)
+            pooled.producer.close(_CLOSE_TIMEOUT_S)
 
-    def leave_open(self, held: Held) -> None:
-        """Close a producer and leave its transaction as it is, for somebody else to end."""
+    def close_with_open_transaction(self, pooled: PooledProducer) -> None:
+        """Close a producer and leave its transaction open, for the driver to end."""
         with suppress(ClientError):
-            held.producer.close(0)
+            pooled.producer.close(0)
 
-    def abort(self, held: Held, failure: BaseException) -> None:
-        """End a transaction that failed, and the producer with it.
+    def abort(self, pooled: PooledProducer, failure: BaseException) -> None:
+        """Abort a failed transaction, and close the producer.
 
-        What cannot be aborted, because brokers are away, the next owner of the id or the timeout ends.
+        If brokers are unreachable, the next owner of the transactional id or the timeout aborts it.
         """
         if not isinstance(failure, FatalProducerError):
             with suppress(ClientError):
-                held.producer.abort_transaction()
-        self.discard(held)
+                pooled.producer.abort_transaction()
+        self.discard(pooled)
 
     def clear(self) -> None:
         """Close all producers."""
-        while self._kept:
-            self.discard(self._kept.popitem()[1])
+        while self._producers:
+            self.discard(self._producers.popitem()[1])
 
-    def _leave_to_parent(self) -> None:
-        """In a forked child, begin anew: the producers and their threads are the parent's."""
+    def _reset_after_fork(self) -> None:
+        """In a forked child, start with an empty pool: the producers and their threads are the parent's."""
         if self._process_id != os.getpid():
-            self._left_to_parent.extend(self._kept.values())
-            self._kept = OrderedDict()
+            self._parent_producers.extend(self._producers.values())
+            self._producers = OrderedDict()
             self._process_id = os.getpid()
 
 
@@ -97,5 +97,5 @@ def _identity(options: SinkOptions, key: MarkerKey) -> Identity:
     return frozenset({**options.producer_settings, "transactional.id": name}.items())
 
 
-kept_producers: Final = ProducerPool()
-"""Those of this process: a worker of Spark runs one task at a time."""
+producer_pool: Final = ProducerPool()
+"""The pool of this process: a Spark worker runs one task at a time."""

@@ -1,7 +1,7 @@
-"""Batches that come again after other attempts: recognised by tasks, checked and ended by the driver.
+"""Replayed batches: detected by tasks, checked and committed by the driver.
 
-The first batch of a run may have been begun by an earlier run; those after it are new. So each process looks
-at all markers of a query once a run, before the first row of that batch is sent.
+Only the first batch of a run may have been started by an earlier run; later ones are new. So each process
+reads all markers of a query once per run, before it sends the first row of that batch.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.client_errors import ClientError
 from odradek.spark.options.sink_options import SinkOptions
-from odradek.spark.sink.errors import explained
+from odradek.spark.sink.errors import explain
 from odradek.spark.sink.marker_store import end_transaction, read_markers
 from odradek.spark.sink.markers import (
     MarkerKey,
     Markers,
     ReplayMismatch,
-    check_position,
-    check_tasks,
-    of_other_attempts,
+    check_batch_order,
+    check_task_count,
+    markers_of_other_attempts,
 )
 from odradek.spark.sink.row_sender import Replay, TaskCommitMessage
 
 _QUERIES_MAX: Final = 64
 
 
-class Unit(NamedTuple):
-    """A partition of a batch of a query: what is written once."""
+class WriteUnit(NamedTuple):
+    """One partition of one batch of a query: the unit that is written exactly once."""
 
     key: MarkerKey
     batch_id: int
     attempt: str = ""
-    """The attempt at the batch: all its tasks have the same."""
+    """Attempt at the batch, common to all its tasks."""
     run: str | None = None
-    """The run of the query; None if Spark does not tell."""
+    """Run of the query; None if Spark does not pass it."""
 
 
 class _FirstBatch(NamedTuple):
@@ -48,49 +48,49 @@ class _FirstBatch(NamedTuple):
 
 @dataclass(slots=True)
 class FirstBatchMarkers:
-    """The markers that queries had when their first batch in this process began."""
+    """Markers of queries at the start of their first batch in this process."""
 
     read: Callable[[SinkOptions, str], Markers] = read_markers
     _first: dict[tuple[str, str, str], _FirstBatch] = field(default_factory=dict)
 
-    def of(self, options: SinkOptions, unit: Unit) -> Markers | None:
-        """The markers of other attempts; None if this batch is no query's first one and must be new.
+    def of(self, options: SinkOptions, unit: WriteUnit) -> Markers | None:
+        """Return the markers of other attempts; None if this is not a run's first batch and so is new.
 
-        Raises StaleCheckpoint if one of them is of a later batch.
+        Raise StaleCheckpoint if one of them belongs to a later batch.
         """
-        place = (options.admin_settings["bootstrap.servers"], options.marker_topic, unit.key.query)
-        first = self._first.get(place)
+        cache_key = (options.admin_settings["bootstrap.servers"], options.marker_topic, unit.key.query)
+        first = self._first.get(cache_key)
         if first is not None and unit.run is not None and first.run == unit.run:
             if first.batch_id < unit.batch_id:
                 return None
             if first.attempt == unit.attempt:
                 return first.markers
-        markers = of_other_attempts(self.read(options, unit.key.query), unit.attempt)
-        check_position(markers, unit.key.query, unit.batch_id)
+        markers = markers_of_other_attempts(self.read(options, unit.key.query), unit.attempt)
+        check_batch_order(markers, unit.key.query, unit.batch_id)
         if len(self._first) >= _QUERIES_MAX:
             self._first.clear()
-        self._first[place] = _FirstBatch(unit.run, unit.batch_id, unit.attempt, markers)
+        self._first[cache_key] = _FirstBatch(unit.run, unit.batch_id, unit.attempt, markers)
         return markers
 
 
-earlier_markers: Final = FirstBatchMarkers()
+first_batch_markers: Final = FirstBatchMarkers()
 
 
 def commit_replay(options: SinkOptions, messages: list[Any], batch_id: int) -> None:
-    """Commit the transactions that tasks have left open, if the batch is cut as it was before.
+    """Commit the transactions that tasks left open, if the batch is partitioned as before.
 
-    Each transaction holds the marker of its rows. If the driver dies between two of them, the batch comes
-    again: what is committed is skipped, and what is open is aborted by the task that takes the id over.
+    Each transaction contains the marker of its rows. If the driver dies between two of them, the batch is
+    replayed: committed partitions are skipped, and open transactions are aborted by the next owner of the id.
     """
     replays = _replays(messages)
     if not replays:
         return
     try:
-        if problem := next((one.problem for one in replays if one.problem), None):
+        if problem := next((replay.problem for replay in replays if replay.problem), None):
             raise ReplayMismatch(problem)
         query, attempt = replays[0].query, replays[0].attempt
-        markers = of_other_attempts(read_markers(options, query), attempt)
-        check_tasks(markers, query, batch_id, len(messages))
+        markers = markers_of_other_attempts(read_markers(options, query), attempt)
+        check_task_count(markers, query, batch_id, len(messages))
         for replay in replays:
             if replay.transaction is not None:
                 end_transaction(options, replay.transaction, committed=True)
@@ -98,18 +98,18 @@ def commit_replay(options: SinkOptions, messages: list[Any], batch_id: int) -> N
         abort_replay(options, messages)
         raise
     except ClientError as failed:
-        raise explained(failed, options) from failed
+        raise explain(failed, options) from failed
 
 
 def abort_replay(options: SinkOptions, messages: list[Any]) -> None:
-    """Abort the transactions that tasks have left open, as far as they are known and brokers are there."""
+    """Abort the known transactions that tasks left open; best effort."""
     for replay in _replays(messages):
         if replay.transaction is not None:
-            # What cannot be aborted now, the next owner of the id or the timeout ends.
+            # Otherwise the next owner of the transactional id or the timeout aborts it.
             with suppress(ClientError):
                 end_transaction(options, replay.transaction, committed=False)
 
 
 def _replays(messages: Iterable[Any]) -> list[Replay]:
-    sent = [message for message in messages if isinstance(message, TaskCommitMessage)]
-    return [message.replay for message in sent if message.replay is not None]
+    task_messages = [message for message in messages if isinstance(message, TaskCommitMessage)]
+    return [message.replay for message in task_messages if message.replay is not None]

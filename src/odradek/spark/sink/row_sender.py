@@ -1,8 +1,7 @@
-"""The rows of one task on their way: sent batch by batch, each one's fate waited for, places counted.
+"""Sending of a task's rows, and the commit message that a task returns to the driver.
 
-Invariant: what ``send_rows`` gives counts only records that were acknowledged; if one was not, it raises.
-Memory is bounded by the producer's ``buffer.memory``: sending waits for room, and what has been acknowledged
-is counted and let go.
+Invariant: the result of ``send_rows`` counts acknowledged records only; a failed record raises. Memory is
+bounded by the producer's ``buffer.memory``: sending blocks, and completed deliveries are counted and freed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from odradek.spark.sink.rows import sendable
+from odradek.spark.sink.rows import select_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WrittenRange(NamedTuple):
-    """What a task wrote to a partition: first and last offset; records of others may lie between."""
+    """Offsets that a task wrote to a partition; records of other producers may be in between."""
 
     topic: str
     partition: int
@@ -34,7 +33,7 @@ class WrittenRange(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a task leaves to the driver to end."""
+    """A transaction that a task leaves for the driver to end."""
 
     transactional_id: str
     producer_id: int
@@ -42,18 +41,18 @@ class OpenTransaction(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A task's part in a batch that another attempt has written in part: for the driver to check and end."""
+    """A task's part of a replay of a partly written batch, for the driver to check and commit."""
 
     query: str
     attempt: str
     transaction: OpenTransaction | None = None
     problem: str | None = None
-    """Why the rows are not those that were written before."""
+    """Reason why the rows differ from those written before."""
 
 
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """What one task wrote. ``is_skipped``: an earlier run of this task had written its rows already."""
+    """Result of one task. ``is_skipped``: an earlier attempt had written its rows."""
 
     rows_count: int
     ranges: tuple[WrittenRange, ...] = ()
@@ -62,22 +61,22 @@ class TaskCommitMessage(WriterCommitMessage):
 
 
 @dataclass(slots=True)
-class Written:
-    """What has been acknowledged so far."""
+class SentRows:
+    """Count and offsets of acknowledged records."""
 
     rows_count: int = 0
     _ranges: dict[tuple[str, int], WrittenRange] = field(default_factory=dict)
 
     def add(self, topic: str, partition: int, offset: int, count: int) -> None:
-        """Note records that lie one after another."""
+        """Add records with consecutive offsets."""
         last = offset + count - 1
-        known = self._ranges.get((topic, partition), WrittenRange(topic, partition, offset, last, 0))
+        previous = self._ranges.get((topic, partition), WrittenRange(topic, partition, offset, last, 0))
         self._ranges[topic, partition] = WrittenRange(
             topic,
             partition,
-            min(known.first_offset, offset),
-            max(known.last_offset, last),
-            known.records_count + count,
+            min(previous.first_offset, offset),
+            max(previous.last_offset, last),
+            previous.records_count + count,
         )
 
     @property
@@ -85,23 +84,23 @@ class Written:
         return tuple(sorted(self._ranges.values()))
 
 
-def send_rows(producer: Producer, batches: Iterable[pyarrow.RecordBatch], topic: str | None) -> Written:
-    """Send all rows and wait for them; raises the first error that one of them met."""
-    waiting: deque[Deliveries] = deque()
-    written, sent_count = Written(), 0
+def send_rows(producer: Producer, batches: Iterable[pyarrow.RecordBatch], topic: str | None) -> SentRows:
+    """Send all rows and wait for their acknowledgement; raise the first error."""
+    pending: deque[Deliveries] = deque()
+    written, sent_count = SentRows(), 0
     for batch in batches:
         if batch.num_rows:
-            waiting.append(producer.send_arrow(sendable(batch, topic, sent_count), topic))
+            pending.append(producer.send_arrow(select_columns(batch, topic, sent_count), topic))
             sent_count += batch.num_rows
-        while waiting and waiting[0].done():
-            _count(waiting.popleft(), written)
+        while pending and pending[0].done():
+            _count(pending.popleft(), written)
     producer.flush()
-    for deliveries in waiting:
+    for deliveries in pending:
         _count(deliveries, written)
     return written
 
 
-def _count(deliveries: Deliveries, written: Written) -> None:
+def _count(deliveries: Deliveries, written: SentRows) -> None:
     written.rows_count += deliveries.result()
     for topic, partition, offset, count in deliveries.placed():
         written.add(topic, partition, offset, count)

@@ -1,8 +1,8 @@
-"""The writers of ``format("odradek")``: which one serves a query, and the one that writes at least once.
+"""Writers of ``format("odradek")``: their selection, and the at-least-once writers.
 
-Writers are made on the driver for each micro-batch, and travel to the tasks: they hold options, no
-connection. At least once: every row a task was given has been acknowledged when the task ends, and a task
-that is run again sends its rows again.
+Spark creates writers on the driver for each micro-batch, and pickles them to tasks: they hold options, no
+connection. At least once: every row of a task is acknowledged when the task ends, and a task that runs again
+sends its rows again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import ConfigError
 from odradek.spark.options.sink_options import Guarantee, SinkOptions, read_sink_options
-from odradek.spark.sink.errors import explained
+from odradek.spark.sink.errors import explain
 from odradek.spark.sink.row_sender import TaskCommitMessage, send_rows
 from odradek.spark.sink.rows import check_columns
-from odradek.spark.worker.client_pool import forget, producer_of
-from odradek.spark.worker.heap import settle
+from odradek.spark.worker.client_pool import discard, get_producer
+from odradek.spark.worker.heap import freeze_heap
 from odradek.spark.worker.quick_ack import QuickAckOnUnpickle
 
 if TYPE_CHECKING:
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of ``df.write``; refuses options and columns that cannot work."""
-    read = read_sink_options(options, is_streaming=False)
-    check_columns(schema, read.topic)
+    """Return the writer of ``df.write``; raise ConfigError for invalid options or columns."""
+    sink_options = read_sink_options(options, is_streaming=False)
+    check_columns(schema, sink_options.topic)
     if overwrite:
-        raise ConfigError(["a topic cannot be overwritten: use mode('append')"])
-    if read.guarantee is Guarantee.EXACTLY_ONCE:
+        raise ConfigError(["mode must be append, got overwrite: a topic cannot be overwritten"])
+    if sink_options.guarantee is Guarantee.EXACTLY_ONCE:
         from odradek.spark.sink.transactional_writer import TransactionalBatchWriter
 
-        return TransactionalBatchWriter(read)
-    return BatchWriter(read)
+        return TransactionalBatchWriter(sink_options)
+    return BatchWriter(sink_options)
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """The writer of ``df.writeStream``; refuses options and columns that cannot work.
+    """Return the writer of ``df.writeStream``; raise ConfigError for invalid options or columns.
 
-    ``overwrite`` comes with the output mode complete: as with Spark's own sink the whole result is appended.
+    ``overwrite`` is set in output mode complete: as in Spark's own sink the whole result is appended.
     """
     del overwrite
-    read = read_sink_options(options, is_streaming=True)
-    check_columns(schema, read.topic)
-    if read.guarantee is Guarantee.EXACTLY_ONCE:
+    sink_options = read_sink_options(options, is_streaming=True)
+    check_columns(schema, sink_options.topic)
+    if sink_options.guarantee is Guarantee.EXACTLY_ONCE:
         from odradek.spark.sink.transactional_writer import TransactionalStreamWriter
 
-        return TransactionalStreamWriter(read)
-    return StreamWriter(read)
+        return TransactionalStreamWriter(sink_options)
+    return StreamWriter(sink_options)
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class StreamWriter(QuickAckOnUnpickle, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
         written = write_at_least_once(self.options, iterator)
-        settle()
+        freeze_heap()
         return written
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
-    """Send the rows of one task with the producer of this process."""
-    producer = producer_of(options.producer_settings)
+    """Send the rows of one task with this process's producer."""
+    producer = get_producer(options.producer_settings)
     try:
         written = send_rows(producer, batches, options.topic)
     except ClientError as failed:
-        forget(producer)
-        raise explained(failed, options) from failed
+        discard(producer)
+        raise explain(failed, options) from failed
     return TaskCommitMessage(written.rows_count, written.ranges)

@@ -1,7 +1,7 @@
-"""Rows of the source as Spark wants them: record batches over the codec's buffers, none of which is copied.
+"""Arrow record batches over the record codec's buffers, without copies.
 
-Only the columns of the schema are made, in its order, and of exactly the types that Spark makes of it. A row
-without headers has null there, as with Spark's own Kafka source.
+They have the columns of the schema only, in its order, with exactly the Arrow types that Spark expects. A row
+without headers has null there, as in Spark's own Kafka source.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from odradek.records.layout import Columns, ColumnSet
 
 ROWS_MAX: Final = 10_000
-"""Rows of one batch: Spark is no faster with more."""
+"""Rows of one batch; Spark is no faster with more."""
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A batch that has so many bytes takes no more rows: large values must not fill a worker's memory."""
+"""Bytes of one batch: bounds a worker's memory when values are large."""
 
 _WANTED: Final = {
     "key": ColumnSet.KEYS,
@@ -35,7 +35,7 @@ _WANTED: Final = {
 
 
 class ArrowBatchBuilder:
-    """Makes batches of rows of one partition."""
+    """Builds record batches from the rows of one partition."""
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -46,21 +46,21 @@ class ArrowBatchBuilder:
             self.wanted |= _WANTED[name]
 
     def batch(self, columns: Columns) -> pyarrow.RecordBatch:
-        """The rows of these columns, which have at most ``ROWS_MAX``."""
+        """Return a record batch of these columns, which have at most ``ROWS_MAX`` rows."""
         arrays = [self._array(field, columns) for field in self._schema]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: Any, columns: Columns) -> pyarrow.Array:
-        # What is the same in all rows of a partition is made once, and cut to length.
+        # Constant columns of a partition are built once, and sliced.
         if field.name == "topic":
             return repeated_topic(self._topic).slice(0, columns.row_count)
         if field.name == "partition":
             return repeated_partition(self._partition).slice(0, columns.row_count)
-        return _MAKERS[field.name](field.type, columns)
+        return _ARRAY_BUILDERS[field.name](field.type, columns)
 
 
-# Arrow makes arrays of Python values with a look at pandas, whose import takes longer than a micro-batch:
-# these are made of buffers, like the others.
+# Arrow imports pandas to build arrays from Python values, which takes longer than a micro-batch: these are
+# built from buffers, like the others.
 
 
 @lru_cache(maxsize=16)
@@ -76,7 +76,7 @@ def repeated_partition(partition: int) -> pyarrow.Array:
 
 
 def _array(kind: Any, count: int, *buffers: Any, children: list[Any] | None = None) -> pyarrow.Array:
-    wrapped = [None if each is None else pyarrow.py_buffer(each) for each in buffers]
+    wrapped = [None if buffer is None else pyarrow.py_buffer(buffer) for buffer in buffers]
     return pyarrow.Array.from_buffers(kind, count, wrapped, children=children)
 
 
@@ -90,7 +90,7 @@ def _headers(kind: Any, columns: Columns) -> pyarrow.Array:
     return _array(kind, columns.row_count, columns.header_validity, columns.header_ends, children=[pairs])
 
 
-_MAKERS: Final[dict[str, Callable[[Any, Columns], pyarrow.Array]]] = {
+_ARRAY_BUILDERS: Final[dict[str, Callable[[Any, Columns], pyarrow.Array]]] = {
     "key": lambda kind, of: _array(kind, of.row_count, of.key_validity, of.key_ends, of.keys),
     "value": lambda kind, of: _array(kind, of.row_count, of.value_validity, of.value_ends, of.values),
     "offset": lambda kind, of: _array(kind, of.row_count, None, of.offsets),

@@ -1,8 +1,8 @@
-"""Records that a query has not read and never will. Pure: finds them, and puts them into words.
+"""Detection of data loss: records that a query had still to read and that are gone. Pure.
 
-Four things lose records: the start of a log moves past where the query stands, a topic is deleted, it is
-deleted and made again, or a log is cut. Offsets alone cannot tell a topic from a new one of the same name,
-so ids of topics are compared where they are known.
+Four events lose records: the log start offset passes the query's position, a topic is deleted, a topic is
+deleted and recreated, or a log is truncated. Offsets alone cannot tell a topic from a recreated one of the
+same name, so topic ids are compared where they are known.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Final, NamedTuple
 from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition
 
-_SPELLED_OUT_MAX: Final = 10
+_LISTED_MAX: Final = 10
 
 
 class DataLoss(ClientError):
-    """Records are gone that the query had still to read."""
+    """Raised when records are lost that the query had still to read."""
 
 
 class Cause(enum.Enum):
     EXPIRED = enum.auto()
-    REMADE = enum.auto()
-    CUT = enum.auto()
+    RECREATED = enum.auto()
+    TRUNCATED = enum.auto()
     DELETED = enum.auto()
 
 
-class Sight(NamedTuple):
-    """What the driver saw of the cluster at one moment, for all partitions of the query."""
+class LogOffsets(NamedTuple):
+    """Topic ids, log start offsets and log end offsets of the query's partitions at one moment."""
 
     topic_ids: Mapping[str, str]
     log_starts: Mapping[TopicPartition, int]
@@ -37,83 +37,92 @@ class Sight(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What is gone of one partition, in words, and where reading can go on: None if nowhere.
+    """Data loss of one partition, and the offset to resume at: None if it is deleted.
 
-    Of an expired range the start is left as it is: the reader of the range finds what is there.
+    For expired records ``resume`` stays at the start: the range reader finds the remaining records.
     """
 
     partition: TopicPartition
     cause: Cause
-    words: str
+    message: str
     resume: int | None
 
 
 def find_losses(
-    start: Mapping[TopicPartition, int], sight: Sight, known_ids: Mapping[str, str]
+    start: Mapping[TopicPartition, int], log_offsets: LogOffsets, known_ids: Mapping[str, str]
 ) -> list[Loss]:
-    """Losses by partition, sorted. ``known_ids`` are the topics that ``start`` was said of, where known."""
-    found = (_loss(one, start[one], sight, known_ids.get(one.topic)) for one in sorted(start))
-    return [loss for loss in found if loss is not None]
+    """Return the losses, sorted by partition. ``known_ids`` are the ids of the topics of ``start``."""
+    losses = (
+        _loss(partition, start[partition], log_offsets, known_ids.get(partition.topic))
+        for partition in sorted(start)
+    )
+    return [loss for loss in losses if loss is not None]
 
 
 def batch_losses(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], sight: Sight
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], log_offsets: LogOffsets
 ) -> list[Loss]:
-    """What a batch query asks for and cannot have: offsets before the log's start or beyond its end."""
-    wanted = {one: offset for one, offset in start.items() if offset < end[one]}
-    losses = [loss for loss in find_losses(wanted, sight, {}) if loss.cause is Cause.EXPIRED]
-    for one in sorted(wanted):
-        if one not in sight.ends:
-            losses.append(Loss(one, Cause.DELETED, f"{one}: the partition no longer exists", None))
-        elif sight.ends[one] < end[one]:
-            words = f"{one}: offsets up to {end[one]} are asked for, but the log ends at {sight.ends[one]}"
-            losses.append(Loss(one, Cause.CUT, words, sight.ends[one]))
+    """Return the losses of a batch query: requested offsets before the log start or beyond the log end."""
+    requested = {partition: offset for partition, offset in start.items() if offset < end[partition]}
+    losses = [loss for loss in find_losses(requested, log_offsets, {}) if loss.cause is Cause.EXPIRED]
+    for partition in sorted(requested):
+        if partition not in log_offsets.ends:
+            message = f"{partition}: the partition no longer exists"
+            losses.append(Loss(partition, Cause.DELETED, message, None))
+        elif log_offsets.ends[partition] < end[partition]:
+            log_end = log_offsets.ends[partition]
+            message = (
+                f"{partition}: offsets up to {end[partition]} are requested, but the log ends at {log_end}"
+            )
+            losses.append(Loss(partition, Cause.TRUNCATED, message, log_end))
     return losses
 
 
-def _loss(one: TopicPartition, start: int, sight: Sight, known_id: str | None) -> Loss | None:
-    if one not in sight.ends:
-        words = f"{one}: the partition no longer exists; it had been read up to offset {start}"
-        return Loss(one, Cause.DELETED, words, None)
-    log_start, end = sight.log_starts[one], sight.ends[one]
-    topic_id = sight.topic_ids.get(one.topic)
+def _loss(
+    partition: TopicPartition, start: int, log_offsets: LogOffsets, known_id: str | None
+) -> Loss | None:
+    if partition not in log_offsets.ends:
+        message = f"{partition}: the partition no longer exists; it had been read up to offset {start}"
+        return Loss(partition, Cause.DELETED, message, None)
+    log_start, end = log_offsets.log_starts[partition], log_offsets.ends[partition]
+    topic_id = log_offsets.topic_ids.get(partition.topic)
     if known_id is not None and topic_id is not None and known_id != topic_id:
-        words = (
-            f"{one}: topic {one.topic} was deleted and made again (its id was {known_id} and is {topic_id}); "
-            f"what the former one held from offset {start} on is gone"
+        message = (
+            f"{partition}: topic {partition.topic} was deleted and recreated (its id was {known_id} and is "
+            f"{topic_id}); records of the deleted topic from offset {start} on are lost"
         )
-        return Loss(one, Cause.REMADE, words, log_start)
+        return Loss(partition, Cause.RECREATED, message, log_start)
     if start < log_start:
-        words = (
-            f"{one}: offsets {start} to {log_start - 1} are gone, as the log now starts at {log_start} "
+        message = (
+            f"{partition}: offsets {start} to {log_start - 1} are lost: the log now starts at {log_start} "
             "(expired by retention, or deleted)"
         )
-        return Loss(one, Cause.EXPIRED, words, start)
+        return Loss(partition, Cause.EXPIRED, message, start)
     if end < start:
-        words = (
-            f"{one}: the log ends at {end}, below offset {start} where the query stands; the topic was made "
-            "again, or its log was cut"
+        message = (
+            f"{partition}: the log ends at {end}, below the query's offset {start}: the topic was recreated, "
+            "or its log was truncated"
         )
         # The same topic with a shorter log has nothing new below its end; another topic has only new records.
-        return Loss(one, Cause.CUT, words, end if known_id is not None else log_start)
+        return Loss(partition, Cause.TRUNCATED, message, end if known_id is not None else log_start)
     return None
 
 
-def resume_places(losses: Sequence[Loss]) -> dict[TopicPartition, int | None]:
-    """Where partitions go on that cannot go on from where the query stands."""
+def resume_offsets(losses: Sequence[Loss]) -> dict[TopicPartition, int | None]:
+    """Return the resume offsets of partitions that cannot continue at the query's offset."""
     return {loss.partition: loss.resume for loss in losses if loss.cause is not Cause.EXPIRED}
 
 
-def words_of(losses: Sequence[Loss]) -> str:
-    """All losses in one sentence each; of very many the first ones and a count."""
-    spelled = [loss.words for loss in losses[:_SPELLED_OUT_MAX]]
-    if len(losses) > len(spelled):
-        spelled.append(f"{len(losses) - len(spelled)} more partitions have lost records")
-    return "; ".join(spelled)
+def describe_losses(losses: Sequence[Loss]) -> str:
+    """Return one sentence per loss; of very many the first ones and a count."""
+    messages = [loss.message for loss in losses[:_LISTED_MAX]]
+    if len(losses) > len(messages):
+        messages.append(f"{len(losses) - len(messages)} more partitions have lost records")
+    return "; ".join(messages)
 
 
-def refusal(losses: Sequence[Loss]) -> DataLoss:
+def data_loss_error(losses: Sequence[Loss]) -> DataLoss:
     return DataLoss(
-        f"records are lost: {words_of(losses)}. To go on with the records that are there, set "
-        "failOnDataLoss=false; to read from the beginning, start the query with a new checkpoint"
+        f"records are lost: {describe_losses(losses)}. To continue with the remaining records, set "
+        "failOnDataLoss=false; to read from the start, use a new checkpoint"
     )

@@ -1,8 +1,8 @@
-"""What the driver asks the cluster: partitions, ids of topics, ends of logs, offsets of times and of a group.
+"""The driver's requests to the cluster: partitions, topic ids, log offsets, offsets of timestamps and groups.
 
-Nothing is connected before the first question, and nothing is kept that cannot be pickled. Failures that may
-pass are tried again a bounded number of times, on top of what the client itself tries within
-``default.api.timeout.ms``; others are told at once.
+It connects on the first request, and holds nothing that cannot be pickled. Retriable errors are retried a
+bounded number of times, on top of the client's own retries within ``default.api.timeout.ms``; others are
+raised at once.
 """
 
 from __future__ import annotations
@@ -17,154 +17,168 @@ from odradek.client.environment import system_environment
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError, ConnectionFailed, PartialFailure, TimedOut, UnknownTopic
 from odradek.model.ids import TopicPartition
-from odradek.spark.options.offsets import Offsets, Position
+from odradek.spark.options.offsets import OffsetLimit, Offsets
 from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.source.data_loss import Sight
-from odradek.spark.source.offset_resolution import questions, settled, spots_of, timed
-from odradek.spark.worker.client_pool import admin_of, forget
+from odradek.spark.source.data_loss import LogOffsets
+from odradek.spark.source.offset_resolution import (
+    offset_specs,
+    partition_limits,
+    resolve_offsets,
+    timestamp_partitions,
+)
+from odradek.spark.worker.client_pool import discard, get_admin
 from odradek.telemetry import events
 
 T = TypeVar("T")
 
 _COMMIT_TIMEOUT_S: Final = 5.0
-"""The group's offsets are for others to look at: a batch does not wait long for them."""
+"""Short, because the group's offsets are for monitoring only."""
 _log: Final = events.logger("spark")
 
 
-class Layout(NamedTuple):
-    """The partitions of the query, sorted, and the ids of their topics where brokers tell them."""
+class QueryPartitions(NamedTuple):
+    """The partitions of the query, sorted, and their topic ids where brokers have them."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, str]
     missing: tuple[str, ...]
-    """Topics or partitions that were named and do not exist."""
+    """Requested topics or partitions that do not exist."""
 
 
 class OffsetReader:
-    """The cluster as one query sees it."""
+    """Sends the driver's requests of one query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._reached = False
-        self._layout: tuple[int, Layout] | None = None
+        self._cached_partitions: tuple[int, QueryPartitions] | None = None
 
-    def layout(self) -> Layout:
-        """The partitions that the query reads; raises UnknownTopic if one that was named does not exist."""
-        found = self._retried(self._ask_layout)
-        if found.missing:
+    def fetch_partitions(self) -> QueryPartitions:
+        """Return the partitions of the query; raise UnknownTopic if a requested one does not exist."""
+        metadata = self._retry(self._fetch_metadata)
+        if metadata.missing:
             raise UnknownTopic(
-                f"{', '.join(found.missing)} does not exist: create it, or correct {self._options.topics}"
+                f"{', '.join(metadata.missing)} does not exist: create it, or correct {self._options.topics}"
             )
-        return found
+        return metadata
 
-    def look(self, expected: Mapping[TopicPartition, int]) -> Sight:
-        """Where logs begin and end now. What contradicts ``expected`` is asked again before it is believed.
+    def fetch_log_offsets(self, expected: Mapping[TopicPartition, int]) -> LogOffsets:
+        """Return the current log offsets. If they are below ``expected``, the request is repeated.
 
-        A broker that has just become leader may not know the end of its log yet, and one that has just
-        started may not know all topics.
+        A new leader may not know its log end yet, and a broker that has just started may not know all topics.
         """
-        sight = self._retried(self._ask_sight)
+        log_offsets = self._retry(self._fetch_log_offsets)
         for _ in range(self._options.retry_count_max - 1):
-            if all(sight.ends.get(one, -1) >= offset for one, offset in expected.items()):
+            if all(log_offsets.ends.get(partition, -1) >= offset for partition, offset in expected.items()):
                 break
             self._pause()
-            self._layout = None
-            sight = self._retried(self._ask_sight)
-        return sight
+            self._cached_partitions = None
+            log_offsets = self._retry(self._fetch_log_offsets)
+        return log_offsets
 
-    def offsets_of(
-        self, position: Position, partitions: Iterable[TopicPartition], *, late_is_error: bool = False
+    def fetch_offsets(
+        self, offset_limit: OffsetLimit, partitions: Iterable[TopicPartition], *, late_is_error: bool = False
     ) -> Offsets:
-        """The offsets that a position means for these partitions."""
-        spots = spots_of(position, partitions, self.committed() if position.needs_group else {})
-        ends = self._retried(lambda admin: self._list(admin, dict.fromkeys(timed(spots), OffsetSpec.LATEST)))
-        answers = self._retried(lambda admin: self._list(admin, questions(spots)))
-        return settled(spots, answers, ends, late_is_error=late_is_error)
+        """Return the offsets of a range limit for these partitions."""
+        limits = partition_limits(
+            offset_limit, partitions, self.fetch_committed() if offset_limit.needs_group else {}
+        )
+        with_timestamp = timestamp_partitions(limits)
+        ends = self._retry(lambda admin: self._list(admin, dict.fromkeys(with_timestamp, OffsetSpec.LATEST)))
+        listed_offsets = self._retry(lambda admin: self._list(admin, offset_specs(limits)))
+        return resolve_offsets(limits, listed_offsets, ends, late_is_error=late_is_error)
 
-    def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed."""
+    def fetch_committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed offsets."""
         group_id = self._options.group_id
         if group_id is None:
             return {}
-        found = self._retried(lambda admin: admin.list_group_offsets(group_id))
-        return {one: value for one, value in found.items() if value is not None}
+        offsets = self._retry(lambda admin: admin.list_group_offsets(group_id))
+        return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit for the group, once; raises ClientError."""
+        """Commit offsets of the group, without retries; raise ClientError."""
         if self._options.group_id is not None and offsets:
-            admin = admin_of(self._options.admin_settings)
+            admin = get_admin(self._options.admin_settings)
             admin.alter_group_offsets(self._options.group_id, offsets, timeout_s=_COMMIT_TIMEOUT_S)
 
-    # Questions.
+    # Requests.
 
-    def _ask_layout(self, admin: Admin) -> Layout:
+    def _fetch_metadata(self, admin: Admin) -> QueryPartitions:
         now_ms = system_environment().clock.monotonic_ms()
-        if self._layout is not None and now_ms - self._layout[0] < self._options.layout_age_max_ms:
-            return self._layout[1]
-        choice = self._options.topics
-        names = choice.named_topics if choice.pattern is None else choice.fitting(admin.list_topics())
+        cached = self._cached_partitions
+        if cached is not None and now_ms - cached[0] < self._options.metadata_age_max_ms:
+            return cached[1]
+        selection = self._options.topics
+        names = (
+            selection.named_topics if selection.pattern is None else selection.matching(admin.list_topics())
+        )
         try:
             described = admin.describe_topics(names) if names else {}
         except PartialFailure as failed:
             if not all(isinstance(error, UnknownTopic) for error in failed.errors.values()):
                 raise
-            described = {one.name: one for one in failed.results.values()}
-        partitions = choice.chosen({name: len(one.partitions) for name, one in described.items()})
-        ids = {name: one.topic_id for name, one in described.items() if one.topic_id is not None}
-        missing = [name for name in choice.named_topics if name not in described]
-        missing += [str(one) for one in choice.partitions if one.topic in described and one not in partitions]
-        layout = Layout(tuple(partitions), ids, tuple(missing))
-        self._layout = (now_ms, layout)
-        return layout
+            described = {topic.name: topic for topic in failed.results.values()}
+        partitions = selection.selected({name: len(topic.partitions) for name, topic in described.items()})
+        ids = {name: topic.topic_id for name, topic in described.items() if topic.topic_id is not None}
+        missing = [name for name in selection.named_topics if name not in described]
+        missing += [
+            str(partition)
+            for partition in selection.partitions
+            if partition.topic in described and partition not in partitions
+        ]
+        query_partitions = QueryPartitions(tuple(partitions), ids, tuple(missing))
+        self._cached_partitions = (now_ms, query_partitions)
+        return query_partitions
 
-    def _ask_sight(self, admin: Admin) -> Sight:
-        layout = self._ask_layout(admin)
-        ends = self._list(admin, dict.fromkeys(layout.partitions, OffsetSpec.LATEST))
-        starts = self._list(admin, dict.fromkeys(layout.partitions, OffsetSpec.EARLIEST))
-        return Sight(layout.topic_ids, starts, ends)
+    def _fetch_log_offsets(self, admin: Admin) -> LogOffsets:
+        query_partitions = self._fetch_metadata(admin)
+        ends = self._list(admin, dict.fromkeys(query_partitions.partitions, OffsetSpec.LATEST))
+        starts = self._list(admin, dict.fromkeys(query_partitions.partitions, OffsetSpec.EARLIEST))
+        return LogOffsets(query_partitions.topic_ids, starts, ends)
 
-    def _list(self, admin: Admin, wanted: Mapping[TopicPartition, OffsetSpec | int]) -> Offsets:
-        if not wanted:
+    def _list(self, admin: Admin, specs: Mapping[TopicPartition, OffsetSpec | int]) -> Offsets:
+        if not specs:
             return {}
-        found = admin.list_offsets(wanted, isolation_level=self._options.isolation_level)
-        return {one: answer.offset for one, answer in found.items()}
+        listed_offsets = admin.list_offsets(specs, isolation_level=self._options.isolation_level)
+        return {partition: result.offset for partition, result in listed_offsets.items()}
 
-    # Trying again.
+    # Retries.
 
-    def _retried(self, ask: Callable[[Admin], T]) -> T:
-        """An answer. A cluster that was never reached is tried once: its address may be wrong."""
+    def _retry(self, request: Callable[[Admin], T]) -> T:
+        """Send a request with retries; with none before the first response: the address may be wrong."""
         attempts = self._options.retry_count_max if self._reached else 1
         while True:
             attempts -= 1
-            admin = admin_of(self._options.admin_settings)
+            admin = get_admin(self._options.admin_settings)
             try:
-                answer = ask(admin)
+                response = request(admin)
             except ClientError as error:
-                self._layout = None
+                self._cached_partitions = None
                 if not self._reached and isinstance(error, ConnectionFailed | TimedOut):
-                    raise self._unreached(error) from error
-                if attempts <= 0 or not _may_pass(error):
+                    raise self._unreachable(error) from error
+                if attempts <= 0 or not _is_retriable(error):
                     raise
                 _log.warning("offset_fetch_retried", reason=str(error), attempts_left=attempts)
-                forget(admin)
+                discard(admin)
                 self._pause()
             else:
                 self._reached = True
-                return answer
+                return response
 
-    def _unreached(self, error: ClientError) -> ConnectionFailed:
+    def _unreachable(self, error: ClientError) -> ConnectionFailed:
         servers = self._options.client_settings["bootstrap.servers"]
         return ConnectionFailed(
-            f"no broker answers at {servers}: start it, or correct kafka.bootstrap.servers "
-            f"(kafka.default.api.timeout.ms says how long to try): {error}"
+            f"no broker reachable at {servers}: start it, or correct kafka.bootstrap.servers "
+            f"(kafka.default.api.timeout.ms is the time to try): {error}"
         )
 
     def _pause(self) -> None:
         time.sleep(self._options.retry_interval_ms / 1000)
 
 
-def _may_pass(error: ClientError) -> bool:
-    """Whether another try may do better. A topic deleted between two questions is gone in the next answer."""
+def _is_retriable(error: ClientError) -> bool:
+    """Return True if a retry may succeed. A topic deleted between two requests is absent from the next."""
     if isinstance(error, PartialFailure):
-        return all(_may_pass(one) for one in error.errors.values())
+        return all(_is_retriable(partial) for partial in error.errors.values())
     return error.retriable or isinstance(error, UnknownTopic)

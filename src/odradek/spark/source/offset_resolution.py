@@ -1,4 +1,4 @@
-"""From where reading shall begin or end to offsets: what to ask the cluster, what its answers mean. Pure."""
+"""Resolution of offset limits to offsets: the ListOffsets specs to request, and their results. Pure."""
 
 from __future__ import annotations
 
@@ -8,61 +8,73 @@ from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import NoOffset
 from odradek.model.ids import TopicPartition
-from odradek.spark.options.offsets import AtCommit, AtOffset, AtTime, Edge, Offsets, Position, Spot, listed
+from odradek.spark.options.offsets import (
+    GroupOffset,
+    LogBound,
+    OffsetLimit,
+    Offsets,
+    PartitionLimit,
+    SpecificOffset,
+    SpecificTimestamp,
+    format_partitions,
+)
 
-Spots = Mapping[TopicPartition, Spot]
-_SPEC_OF = {Edge.EARLIEST: OffsetSpec.EARLIEST, Edge.LATEST: OffsetSpec.LATEST}
+PartitionLimits = Mapping[TopicPartition, PartitionLimit]
+_SPEC_OF = {LogBound.EARLIEST: OffsetSpec.EARLIEST, LogBound.LATEST: OffsetSpec.LATEST}
 
 
-def spots_of(
-    position: Position,
+def partition_limits(
+    offset_limit: OffsetLimit,
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
-) -> dict[TopicPartition, Spot]:
-    """A spot for each partition. What the group has committed takes the place of the group."""
-    spots: dict[TopicPartition, Spot] = {}
-    for one in partitions:
-        spot = position.of(one)
-        if isinstance(spot, AtCommit):
-            spot = AtOffset(committed[one].offset) if one in committed else spot.fallback
-        spots[one] = spot
-    return spots
+) -> dict[TopicPartition, PartitionLimit]:
+    """Return the limit of each partition, with the group's committed offsets filled in."""
+    limits: dict[TopicPartition, PartitionLimit] = {}
+    for partition in partitions:
+        limit = offset_limit.of(partition)
+        if isinstance(limit, GroupOffset):
+            limit = SpecificOffset(committed[partition].offset) if partition in committed else limit.fallback
+        limits[partition] = limit
+    return limits
 
 
-def questions(spots: Spots) -> dict[TopicPartition, OffsetSpec | int]:
-    """What to ask about partitions whose offset is not given."""
-    asked: dict[TopicPartition, OffsetSpec | int] = {}
-    for one, spot in spots.items():
-        if isinstance(spot, Edge):
-            asked[one] = _SPEC_OF[spot]
-        elif isinstance(spot, AtTime):
-            asked[one] = spot.timestamp_ms
-    return asked
+def offset_specs(limits: PartitionLimits) -> dict[TopicPartition, OffsetSpec | int]:
+    """Return the ListOffsets specs of partitions without a specific offset."""
+    specs: dict[TopicPartition, OffsetSpec | int] = {}
+    for partition, limit in limits.items():
+        if isinstance(limit, LogBound):
+            specs[partition] = _SPEC_OF[limit]
+        elif isinstance(limit, SpecificTimestamp):
+            specs[partition] = limit.timestamp_ms
+    return specs
 
 
-def timed(spots: Spots) -> list[TopicPartition]:
-    """Partitions with a time. Their ends are asked before: if no record is so late, the end stands for it."""
-    return [one for one, spot in spots.items() if isinstance(spot, AtTime)]
+def timestamp_partitions(limits: PartitionLimits) -> list[TopicPartition]:
+    """Return the partitions with a timestamp limit.
+
+    Their end offsets are requested first: they apply where no record has a timestamp that late.
+    """
+    return [partition for partition, limit in limits.items() if isinstance(limit, SpecificTimestamp)]
 
 
-def settled(
-    spots: Spots,
-    answers: Mapping[TopicPartition, int],
+def resolve_offsets(
+    limits: PartitionLimits,
+    listed_offsets: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     *,
     late_is_error: bool,
 ) -> Offsets:
-    """The offset of each spot; raises NoOffset if a time has no record after it and that is an error."""
-    late = [one for one in timed(spots) if answers[one] < 0]
+    """Return the offset of each limit; raise NoOffset for a timestamp after the last record, if an error."""
+    late = [partition for partition in timestamp_partitions(limits) if listed_offsets[partition] < 0]
     if late and late_is_error:
         raise NoOffset(
-            f"{listed(late)} has no record at or after the starting time: give an earlier time, or set "
-            "startingOffsetsByTimestampStrategy=latest to start at the end of the log"
+            f"{format_partitions(late)} has no record at or after the starting timestamp: use an earlier "
+            "one, or set startingOffsetsByTimestampStrategy=latest to start at the log end"
         )
-    found: Offsets = {}
-    for one, spot in spots.items():
-        if isinstance(spot, AtOffset):
-            found[one] = spot.offset
+    offsets: Offsets = {}
+    for partition, limit in limits.items():
+        if isinstance(limit, SpecificOffset):
+            offsets[partition] = limit.offset
         else:
-            found[one] = ends[one] if one in late else answers[one]
-    return found
+            offsets[partition] = ends[partition] if partition in late else listed_offsets[partition]
+    return offsets

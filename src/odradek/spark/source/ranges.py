@@ -1,4 +1,4 @@
-"""Ranges of offsets: what a task of Spark reads."""
+"""Offset ranges, and the InputPartition that carries them to a task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 
-class Range(NamedTuple):
-    """The offsets from ``start`` up to, and without, ``end``."""
+class OffsetRange(NamedTuple):
+    """Offsets of a partition, from ``start`` (inclusive) to ``end`` (exclusive)."""
 
     topic: str
     partition: int
@@ -17,7 +17,7 @@ class Range(NamedTuple):
 
     @property
     def offset_count(self) -> int:
-        """Offsets in the range; records may be fewer, as compaction and transactions leave gaps."""
+        """Offsets in the range; there may be fewer records, as compaction and transactions leave gaps."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -25,8 +25,8 @@ class Range(NamedTuple):
 
 
 class OffsetRangesPartition(InputPartition):
-    """The ranges of one task, as Spark hands them to it."""
+    """InputPartition with the ranges of one task."""
 
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(ranges)
         self.ranges = ranges

@@ -1,4 +1,4 @@
-"""Batch queries: what lies between two positions, planned on the driver and read by tasks."""
+"""Batch queries: a DataSourceReader that plans offset ranges on the driver and reads them in tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.options import admission
-from odradek.spark.options.offsets import AtOffset, Offsets
+from odradek.spark.options.offsets import Offsets, SpecificOffset
 from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.source.data_loss import Sight, batch_losses, refusal, words_of
+from odradek.spark.source import admission
+from odradek.spark.source.data_loss import LogOffsets, batch_losses, data_loss_error, describe_losses
 from odradek.spark.source.offset_reader import OffsetReader
 from odradek.spark.source.range_planner import plan_tasks
 from odradek.spark.source.ranges import OffsetRangesPartition
@@ -32,51 +32,54 @@ class TopicReader(QuickAckOnUnpickle, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        for sentence in options.without_effect:
-            _log.warning("option_without_effect", reason=sentence)
-        view = OffsetReader(options)
-        partitions = view.layout().partitions
+        for message in options.without_effect:
+            _log.warning("option_without_effect", reason=message)
+        offset_reader = OffsetReader(options)
+        partitions = offset_reader.fetch_partitions().partitions
         options.start.check_known("startingOffsets", partitions)
         options.end.check_known("endingOffsets", partitions)
-        start = view.offsets_of(options.start, partitions, late_is_error=options.no_later_record_is_error)
-        end = view.offsets_of(options.end, partitions)
+        start = offset_reader.fetch_offsets(
+            options.start, partitions, late_is_error=options.no_later_record_is_error
+        )
+        end = offset_reader.fetch_offsets(options.end, partitions)
         check_order(options, start, end)
         tasks = plan_tasks(
             start,
-            self._available(start, end, view.look({})),
+            self._available(start, end, offset_reader.fetch_log_offsets({})),
             range_count_min=options.range_count_min,
             range_offsets_max=options.range_offsets_max,
         )
-        return [OffsetRangesPartition(one) for one in tasks]
+        return [OffsetRangesPartition(ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # On executors, which need nothing of the planning above.
+        # Imported on executors only.
         from odradek.spark.source.range_reader import task_batches
 
-        # Where there is nothing to read, Spark makes one partition of its own.
+        # Without input partitions Spark creates one of its own.
         if isinstance(partition, OffsetRangesPartition):
             yield from task_batches(self._options, partition.ranges, self._schema)
 
-    def _available(self, start: Offsets, end: Offsets, sight: Sight) -> Offsets:
-        """How far can be read of what is asked for, if the user wants to go on without the rest."""
-        losses = batch_losses(start, end, sight)
+    def _available(self, start: Offsets, end: Offsets, log_offsets: LogOffsets) -> Offsets:
+        """Return the end offsets that can be read; raise DataLoss unless losses are accepted."""
+        losses = batch_losses(start, end, log_offsets)
         if losses and self._options.fail_on_data_loss:
-            raise refusal(losses)
+            raise data_loss_error(losses)
         if losses:
-            _log.warning("records_lost", reason=words_of(losses))
-        return admission.bounded(end, sight.ends)
+            _log.warning("records_lost", reason=describe_losses(losses))
+        return admission.bounded(end, log_offsets.ends)
 
 
 def check_order(
     options: SourceOptions, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> None:
-    """Raises ConfigError where both offsets were given and the end lies before the start."""
-    turned = [
-        f"startingOffsets of {one} ({start[one]}) lies above its endingOffsets ({end[one]})"
-        for one in sorted(start)
-        if isinstance(options.start.of(one), AtOffset)
-        and isinstance(options.end.of(one), AtOffset)
-        and start[one] > end[one]
+    """Raise ConfigError where both offsets are specific and the end is before the start."""
+    problems = [
+        f"startingOffsets of {partition} must be <= its endingOffsets ({end[partition]}), "
+        f"got {start[partition]}"
+        for partition in sorted(start)
+        if isinstance(options.start.of(partition), SpecificOffset)
+        and isinstance(options.end.of(partition), SpecificOffset)
+        and start[partition] > end[partition]
     ]
-    if turned:
-        raise ConfigError(turned)
+    if problems:
+        raise ConfigError(problems)

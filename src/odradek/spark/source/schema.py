@@ -1,4 +1,4 @@
-"""The columns of the source: those of Spark's own Kafka source. A user's schema chooses among them."""
+"""Columns of the topic source: those of Spark's own Kafka source. A user's schema selects among them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ COLUMNS: dict[str, DataType] = {
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """All columns; headers only if they are wanted."""
+    """Return all columns; headers only if requested."""
     return StructType(
         [StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != HEADERS]
     )
 
 
 def check_schema(schema: StructType) -> None:
-    """Raises ConfigError unless the schema is made of the source's columns, in any order."""
+    """Raise ConfigError unless the schema consists of the source's columns, in any order."""
     problems = [problem for column in schema.fields if (problem := _problem(column)) is not None]
     names = [column.name for column in schema.fields]
-    problems += [f"column {name} is there twice" for name in sorted(set(names)) if names.count(name) > 1]
+    problems += [f"duplicate column {name}" for name in sorted(set(names)) if names.count(name) > 1]
     if problems:
         columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in COLUMNS.items())
-        raise ConfigError([*problems, f"the schema of this source is chosen among: {columns}"])
+        raise ConfigError([*problems, f"the columns of this source are: {columns}"])
 
 
 def _problem(column: StructField) -> str | None:
@@ -56,5 +56,5 @@ def _problem(column: StructField) -> str | None:
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         return f"the source has no column {column.name}{hint}"
     if column.dataType.simpleString() != kind.simpleString():
-        return f"column {column.name} is {kind.simpleString()}, not {column.dataType.simpleString()}"
+        return f"column {column.name} must be {kind.simpleString()}, got {column.dataType.simpleString()}"
     return None

@@ -1,10 +1,9 @@
-"""Clients of this process, kept from task to task: a worker of Spark lives through many micro-batches.
+"""Pool of this process's clients, reused from task to task: a Spark worker outlives many micro-batches.
 
-A client is known by its kind and its settings. It is made when it is first asked for, in the process that
-asks: one that was made before a fork belongs to the parent and is left to it. A process keeps a few; the one
-that was not used for longest gives way, and those that were not used for long are closed when another is
-asked for. After an error a client is thrown away with ``forget``. Tasks of one worker run one after another,
-so nobody has a client taken away while it is used.
+A client is identified by its class and settings. It is created on first use, in the process that uses it: a
+client from before a fork belongs to the parent. The pool is bounded; the least recently used client is closed
+first, and idle ones when another is requested. After an error a client is discarded. Tasks of one worker run
+one after another, so no client is closed while in use.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from odradek.client.environment import system_environment
 from odradek.model.client_errors import ClientError
 
 if TYPE_CHECKING:
-    # Each process needs one kind or two, and Spark starts a process for every query.
+    # Imported on use: a process needs one or two of these, and Spark starts a process for every query.
     from odradek.client.blocking.admin import Admin
     from odradek.client.blocking.producer import Producer
     from odradek.client.blocking.range_consumer import RangeConsumer
 
 CLIENTS_MAX: Final = 8
-"""Clients that a process keeps: a pipeline needs one or two of each kind."""
+"""Clients in the pool; a pipeline needs one or two of each class."""
 IDLE_MAX_MS: Final = 5 * 60 * 1000
-"""A client that was not used for so long is closed."""
+"""Idle time after which a client is closed."""
 CLOSE_TIMEOUT_S: Final = 5.0
-"""How long a client may take to close: it has nothing left to do, and a task waits."""
+"""Time to close a client: it has nothing left to do, and a task waits."""
 
 
 class Closable(Protocol):
@@ -41,72 +40,72 @@ T = TypeVar("T", bound=Closable)
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Entry:
     client: Any
     used_ms: int
 
 
 @dataclass(slots=True)
 class ClientPool:
-    """Clients by kind and settings, the one that was not used for longest first."""
+    """Clients by class and settings, least recently used first."""
 
     now_ms: Callable[[], int]
     clients_max: int = CLIENTS_MAX
     idle_max_ms: int = IDLE_MAX_MS
     _process_id: int = field(default_factory=os.getpid)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _kept: OrderedDict[tuple[Any, ...], _Kept] = field(default_factory=OrderedDict)
-    _left_to_parent: list[_Kept] = field(default_factory=list)
-    """Referred to for ever: what ends with the last reference to a client is the parent's, too."""
+    _entries: OrderedDict[tuple[Any, ...], _Entry] = field(default_factory=OrderedDict)
+    _parent_entries: list[_Entry] = field(default_factory=list)
+    """References to the parent's clients, never dropped: their finalizers would act on shared resources."""
 
-    def get(self, make: Callable[[Mapping[str, str]], T], settings: Mapping[str, str]) -> T:
-        """The client of this kind with these settings, made if there is none."""
-        self._leave_behind()
-        key = (make, frozenset(settings.items()))
+    def get(self, create: Callable[[Mapping[str, str]], T], settings: Mapping[str, str]) -> T:
+        """Return the client of this class with these settings; create it if there is none."""
+        self._reset_after_fork()
+        key = (create, frozenset(settings.items()))
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
-                kept = self._kept[key] = _Kept(make(dict(settings)), 0)
-            kept.used_ms = self.now_ms()
-            self._kept.move_to_end(key)
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry(create(dict(settings)), 0)
+            entry.used_ms = self.now_ms()
+            self._entries.move_to_end(key)
             surplus = self._take_surplus()
         _close(surplus)
-        client: T = kept.client
+        client: T = entry.client
         return client
 
-    def forget(self, client: Closable) -> None:
-        """Close a client, and make another when one like it is asked for."""
-        self._leave_behind()
+    def discard(self, client: Closable) -> None:
+        """Close a client and remove it from the pool."""
+        self._reset_after_fork()
         with self._lock:
-            found = [key for key, kept in self._kept.items() if kept.client is client]
-            forgotten = [self._kept.pop(key).client for key in found]
-        _close(forgotten)
+            keys = [key for key, entry in self._entries.items() if entry.client is client]
+            discarded = [self._entries.pop(key).client for key in keys]
+        _close(discarded)
 
     def clear(self) -> None:
         """Close all clients."""
-        self._leave_behind()
+        self._reset_after_fork()
         with self._lock:
-            forgotten = [kept.client for kept in self._kept.values()]
-            self._kept.clear()
-        _close(forgotten)
+            discarded = [entry.client for entry in self._entries.values()]
+            self._entries.clear()
+        _close(discarded)
 
     def _take_surplus(self) -> list[Any]:
-        """Take out what is too old or too much; the newest stays in any case."""
-        old_ms = self.now_ms() - self.idle_max_ms
+        """Remove idle and surplus clients; the most recently used one always stays."""
+        oldest_ms = self.now_ms() - self.idle_max_ms
         surplus = []
-        while len(self._kept) > 1:
-            key, kept = next(iter(self._kept.items()))
-            if len(self._kept) <= self.clients_max and kept.used_ms > old_ms:
+        while len(self._entries) > 1:
+            key, entry = next(iter(self._entries.items()))
+            if len(self._entries) <= self.clients_max and entry.used_ms > oldest_ms:
                 break
-            del self._kept[key]
-            surplus.append(kept.client)
+            del self._entries[key]
+            surplus.append(entry.client)
         return surplus
 
-    def _leave_behind(self) -> None:
-        """In a forked child, begin anew. Its lock may have been held by a thread that is not there."""
+    def _reset_after_fork(self) -> None:
+        """In a forked child, start with an empty pool and a new lock: the parent may hold the old one."""
         if self._process_id != os.getpid():
-            self._left_to_parent.extend(self._kept.values())
-            self._kept = OrderedDict()
+            self._parent_entries.extend(self._entries.values())
+            self._entries = OrderedDict()
             self._lock = threading.Lock()
             self._process_id = os.getpid()
 
@@ -116,37 +115,37 @@ def _close(clients: Iterable[Closable]) -> None:
         try:
             client.close(CLOSE_TIMEOUT_S)
         except ClientError:
-            # What made it unfit may hinder its end; who asked for another client has no use for why.
+            # Expected after an error; the caller needs another client, not the reason.
             continue
 
 
 _pool: Final = ClientPool(system_environment().clock.monotonic_ms)
 
 
-def consumer_of(settings: Mapping[str, str]) -> RangeConsumer:
-    """This process's consumer with these settings."""
+def get_consumer(settings: Mapping[str, str]) -> RangeConsumer:
+    """Return this process's consumer with these settings."""
     from odradek.client.blocking.range_consumer import RangeConsumer
 
     return _pool.get(RangeConsumer, settings)
 
 
-def admin_of(settings: Mapping[str, str]) -> Admin:
-    """This process's admin client with these settings."""
+def get_admin(settings: Mapping[str, str]) -> Admin:
+    """Return this process's admin client with these settings."""
     from odradek.client.blocking.admin import Admin
 
     return _pool.get(Admin, settings)
 
 
-def producer_of(settings: Mapping[str, str]) -> Producer:
-    """This process's producer with these settings."""
+def get_producer(settings: Mapping[str, str]) -> Producer:
+    """Return this process's producer with these settings."""
     from odradek.client.blocking.producer import Producer
 
     return _pool.get(Producer, settings)
 
 
-def forget(client: Closable) -> None:
-    """Close a client that met an error; the next who asks gets a new one."""
-    _pool.forget(client)
+def discard(client: Closable) -> None:
+    """Close a client after an error and remove it from the pool."""
+    _pool.discard(client)
 
 
 def close_all() -> None:

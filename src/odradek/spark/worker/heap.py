@@ -1,8 +1,7 @@
-"""What a worker of Spark has loaded, kept out of its search for garbage.
+"""Exclusion of a Spark worker's long-lived objects from garbage collection.
 
-Workers are told to collect all garbage after every task. Our clients with the tables of the protocol are some
-hundred thousand objects that stay for as long as the process does: to look through them took longer than a
-small task.
+Spark runs a full collection after every task. Our clients with the protocol's tables are some hundred
+thousand objects that live as long as the process: traversing them took longer than a small task.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import gc
 import os
 
-_settled_process: list[int] = []
+_frozen_process: list[int] = []
 
 
-def settle() -> None:
-    """After its first task a process has loaded what it needs: none of that is looked through again."""
-    if os.getpid() in _settled_process:
+def freeze_heap() -> None:
+    """Freeze all objects once per process, after its first task, when everything is loaded."""
+    if os.getpid() in _frozen_process:
         return
-    _settled_process[:] = [os.getpid()]
+    _frozen_process[:] = [os.getpid()]
     gc.collect()
     gc.freeze()

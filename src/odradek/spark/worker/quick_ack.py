@@ -1,9 +1,9 @@
-"""The socket through which Spark sends a Python worker its work, made to answer at once.
+"""Immediate TCP acknowledgement of the task functions that Spark sends to a Python worker.
 
-Spark sends a task in two pieces: the function, and then the rows or the partition it is for. The system sends
-the second only once the first is acknowledged, and the worker's system waits 40 ms with that in case the
-worker had something to say. For a small task that is half of its time. The function comes with an object of
-ours, whose arrival is the one moment between the two pieces that is ours.
+Spark sends a task in two pieces: the function, and then its rows or its partition. The sender's kernel holds
+back the second until the first is acknowledged, and the worker's kernel delays that by 40 ms. For a small
+task that is half of its time. The function contains one of our objects: its unpickling is the only point
+between the two pieces where our code runs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 _DESCRIPTORS: Final = "/proc/self/fd"
-_ANSWER_AT_ONCE: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-"""Linux has it, and forgets it after a moment."""
+_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
+"""Linux only, and not permanent: the kernel clears it."""
 
 
 class QuickAckOnUnpickle:
-    """What is sent to workers as part of a function."""
+    """Mixin of objects that are pickled into a task function."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -27,30 +27,30 @@ class QuickAckOnUnpickle:
 
 
 def acknowledge() -> None:
-    """Acknowledge what has come through any socket of this process, now and not in 40 ms."""
-    if _ANSWER_AT_ONCE is None or socket.getdefaulttimeout() is not None:
-        # To look at a socket with such a timeout would make it one that does not wait.
+    """Acknowledge received bytes on all sockets of this process now."""
+    if _QUICKACK is None or socket.getdefaulttimeout() is not None:
+        # With a default timeout, wrapping a descriptor would make its socket non-blocking.
         return
     for descriptor in _descriptors():
-        # Most are no sockets, or of another kind.
+        # Most descriptors are not TCP sockets.
         with suppress(OSError):
-            _acknowledge(descriptor, _ANSWER_AT_ONCE)
+            _acknowledge(descriptor, _QUICKACK)
 
 
 def _descriptors() -> list[int]:
     try:
         return [int(name) for name in os.listdir(_DESCRIPTORS)]
     except OSError:
-        # Without /proc tasks are slower, and go on.
+        # Without /proc tasks are only slower.
         return []
 
 
 def _acknowledge(descriptor: int, option: int) -> None:
     copy = os.dup(descriptor)
     try:
-        found = socket.socket(fileno=copy)
+        wrapped = socket.socket(fileno=copy)
     except OSError:
         os.close(copy)
         raise
-    with found:
-        found.setsockopt(socket.IPPROTO_TCP, option, 1)
+    with wrapped:
+        wrapped.setsockopt(socket.IPPROTO_TCP, option, 1)

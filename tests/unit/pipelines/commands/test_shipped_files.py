@@ -1,4 +1,4 @@
-"""The pipelines that come with the package: each can be read, is packaged, and is copied without harm."""
+"""The shipped pipelines: each is valid, packaged, and copied without overwriting."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ SHIPPED = ROOT / "src" / "odradek" / "pipelines" / FOLDER
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_is_a_pipeline_that_can_be_read(kind: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["pipeline", "new", kind, str(tmp_path / "mine")])
-    assert done.exit_code == 0, done.output
-    first, *_ = copied = [Path(line) for line in done.stdout.splitlines()[1:]]
+def test_copied_pipeline_is_valid(kind: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["pipeline", "new", kind, str(tmp_path / "mine")])
+    assert result.exit_code == 0, result.output
+    first, *_ = copied = [Path(line) for line in result.stdout.splitlines()[1:]]
     assert sorted(copied) == sorted((tmp_path / "mine").iterdir())
     spec = read_spec(first, {})
     assert spec.sink.guarantee == "exactly_once"
     assert Path(spec.checkpoint).is_relative_to(tmp_path / "mine")
 
 
-def test_a_copy_has_the_brokers_that_were_named_and_says_what_to_do_next(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["pipeline", "new", "windows", str(tmp_path), "-b", "broker:1234"])
+def test_copy_has_the_requested_brokers_and_next_steps(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["pipeline", "new", "windows", str(tmp_path), "-b", "broker:1234"])
     file = tmp_path / "windows.toml"
     assert read_spec(file, {}).source.brokers == "broker:1234"
-    assert f"odradek pipeline check {file}\n" in done.stderr
-    assert f"odradek pipeline run {file} --once\n" in done.stderr
+    assert f"odradek pipeline check {file}\n" in result.stderr
+    assert f"odradek pipeline run {file} --once\n" in result.stderr
 
 
-def test_sample_orders_fit_the_schema_of_the_shipped_pipelines() -> None:
-    some = orders(50)
-    assert len({one["id"] for one in some}) == 50
-    assert {tuple(one) for one in some} == {("id", "place", "at", "amount")}
-    assert some[1]["at"] == "2026-01-31T12:01:00Z"
-    assert any(one["amount"] >= 100 for one in some)
+def test_sample_orders_match_the_schema_of_shipped_pipelines() -> None:
+    sample = orders(50)
+    assert len({order["id"] for order in sample}) == 50
+    assert {tuple(order) for order in sample} == {("id", "place", "at", "amount")}
+    assert sample[1]["at"] == "2026-01-31T12:01:00Z"
+    assert any(order["amount"] >= 100 for order in sample)
 
 
 def test_every_shipped_file_belongs_to_a_kind_and_is_packaged() -> None:
@@ -49,7 +49,7 @@ def test_every_shipped_file_belongs_to_a_kind_and_is_packaged() -> None:
     assert files == sorted(name for kind in KINDS.values() for name in kind.names)
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["odradek"]
-    packaged = {path.name for one in patterns for path in (ROOT / "src" / "odradek").glob(one)}
+    packaged = {path.name for pattern in patterns for path in (ROOT / "src" / "odradek").glob(pattern)}
     assert packaged >= set(files)
 
 
@@ -58,16 +58,16 @@ def test_no_two_shipped_pipelines_share_a_name_or_a_checkpoint(tmp_path: Path) -
     assert len({spec.name for spec in specs}) == len({spec.checkpoint for spec in specs}) == len(KINDS)
 
 
-def test_nothing_is_overwritten_and_nothing_is_half_copied(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "windows.sql").write_text("mine", encoding="utf-8")
-    done = CliRunner().invoke(app, ["pipeline", "new", "windows", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "windows.sql is there already" in done.stderr
+    result = CliRunner().invoke(app, ["pipeline", "new", "windows", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "windows.sql already exists" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["windows.sql"]
     assert (tmp_path / "windows.sql").read_text(encoding="utf-8") == "mine"
 
 
-def test_without_a_kind_all_are_listed_and_a_wrong_one_names_them(tmp_path: Path) -> None:
+def test_kinds_are_listed_and_unknown_kind_is_rejected(tmp_path: Path) -> None:
     listed = CliRunner().invoke(app, ["pipeline", "new"])
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(KINDS)
     wrong = CliRunner().invoke(app, ["pipeline", "new", "everything", str(tmp_path)])
@@ -75,6 +75,6 @@ def test_without_a_kind_all_are_listed_and_a_wrong_one_names_them(tmp_path: Path
     assert all(kind in wrong.stderr for kind in KINDS)
 
 
-def test_names_are_taken_with_either_dash(tmp_path: Path) -> None:
+def test_kind_accepts_underscores(tmp_path: Path) -> None:
     (file,) = copy_kind("table_to_topic", tmp_path)
     assert file.read_text(encoding="utf-8") == text_of("table_to_topic.toml")

@@ -1,4 +1,4 @@
-"""What a run shows: on a terminal, in a file, for a program."""
+"""Output of a run: on a terminal, in a file, as JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LINE = "batch 4 · 120 rows · 240 rows/s · 0.50 s · lag 0 rows, 0 s"
 
 
 class Tty(io.StringIO):
-    """A file that says it is a terminal."""
+    """Text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_the_display_fits_where_the_output_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_is_selected_by_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(display_for(io.StringIO(), as_json=False), LineDisplay)
     assert isinstance(display_for(io.StringIO(), as_json=True), JsonDisplay)
     monkeypatch.setattr(sys, "stdout", Tty())
@@ -31,23 +31,23 @@ def test_the_display_fits_where_the_output_goes(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(display_for(as_json=True), JsonDisplay)
 
 
-def test_a_terminal_shows_the_newest_batch_in_one_line_and_keeps_what_was_said() -> None:
+def test_terminal_shows_a_live_line_below_messages() -> None:
     out = io.StringIO()
     display = TerminalDisplay(Console(file=out, force_terminal=True, width=100, highlight=False))
-    display.say("metrics at [127.0.0.1]")
+    display.message("metrics at [127.0.0.1]")
     display.batch(BATCH)
     display.batch(BATCH)
     display.close()
     display.close()
-    display.say("done")
+    display.message("done")
     shown = out.getvalue()
     assert "metrics at [127.0.0.1]\n" in shown
     assert LINE in shown
-    assert "\x1b[2K" in shown, "the line is written over"
+    assert "\x1b[2K" in shown, "the line is overwritten"
     assert shown.endswith("done\n")
 
 
-def test_a_file_gets_a_line_for_each_batch_with_rows() -> None:
+def test_line_display_prints_batches_with_rows() -> None:
     out = io.StringIO()
     display = LineDisplay(out)
     display.batch(BATCH)
@@ -56,10 +56,10 @@ def test_a_file_gets_a_line_for_each_batch_with_rows() -> None:
     assert out.getvalue() == LINE + "\n"
 
 
-def test_a_program_gets_objects_and_no_words() -> None:
+def test_json_display_prints_events_only() -> None:
     out = io.StringIO()
     display = JsonDisplay(out)
-    display.say("words")
+    display.message("text")
     display.batch(BATCH)
     display.event("ended", reason="once")
     display.close()

@@ -1,4 +1,4 @@
-"""The metrics of a pipeline: what is exposed, and how it is served."""
+"""Metrics of a pipeline run: exposition and server."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ BATCH = Progress(
 
 
 def sample(text: str, name: str, labels: str = "") -> float:
-    """The value of one sample, which is there once."""
+    """Return the value of a sample that must occur once."""
     start = f'{PREFIX}{name}{{pipeline="orders"{labels}}} '
     (line,) = [line for line in text.splitlines() if line.startswith(start)]
     return float(line.removeprefix(start))
 
 
-def test_every_metric_has_its_meaning_and_kind_once() -> None:
+def test_every_metric_has_one_help_and_type_line() -> None:
     text = exposition(FRESH.progressed(BATCH, 3_000))
     for metric in METRICS:
-        assert text.count(f"# HELP {PREFIX}{metric.name} {metric.meaning}\n") == 1
+        assert text.count(f"# HELP {PREFIX}{metric.name} {metric.description}\n") == 1
         assert text.count(f"# TYPE {PREFIX}{metric.name} {metric.kind}\n") == 1
         assert metric.kind == ("counter" if metric.name.endswith("_total") else "gauge")
 
 
-def test_counters_add_up_and_gauges_are_the_last_batch() -> None:
-    standing = FRESH.progressed(BATCH, 3_000).progressed(replace(BATCH, row_count=50), 4_000)
-    text = exposition(standing)
+def test_counters_accumulate_and_gauges_show_the_last_batch() -> None:
+    status = FRESH.progressed(BATCH, 3_000).progressed(replace(BATCH, row_count=50), 4_000)
+    text = exposition(status)
     assert sample(text, "rows_total") == 150
     assert sample(text, "batch_rows") == 50
     assert sample(text, "batches_total") == 2
@@ -78,14 +78,14 @@ def test_large_counts_keep_their_digits() -> None:
     assert sample(text, "rows_total") == 123_456_789_012
 
 
-def test_before_the_first_batch_there_are_no_gauges_of_it() -> None:
+def test_no_batch_gauges_before_the_first_batch() -> None:
     text = exposition(FRESH)
     assert sample(text, "up") == 0
     assert "lag_rows" not in text
     assert "batch_seconds" not in text
 
 
-def test_names_with_quotes_do_not_break_the_page() -> None:
+def test_label_values_are_escaped() -> None:
     text = exposition(replace(FRESH, name='a"b\\c\nd'))
     assert 'pipeline="a\\"b\\\\c\\nd"' in text
 
@@ -97,36 +97,36 @@ def server() -> Iterator[MetricsServer]:
     started.close()
 
 
-def fetched(address: str) -> tuple[str, str]:
-    with urllib.request.urlopen(address, timeout=10) as answer:
-        return answer.headers["Content-Type"], answer.read().decode()
+def fetch(address: str) -> tuple[str, str]:
+    with urllib.request.urlopen(address, timeout=10) as response:
+        return response.headers["Content-Type"], response.read().decode()
 
 
-def test_the_newest_standing_is_served(server: MetricsServer) -> None:
-    kind, text = fetched(server.address)
+def test_latest_status_is_served(server: MetricsServer) -> None:
+    kind, text = fetch(server.address)
     assert kind.startswith("text/plain; version=0.0.4")
     assert text == exposition(FRESH)
     server.show(FRESH.progressed(BATCH, 3_000))
-    assert sample(fetched(server.address)[1], "rows_total") == 100
+    assert sample(fetch(server.address)[1], "rows_total") == 100
 
 
-def test_the_status_is_served_as_json(server: MetricsServer) -> None:
-    kind, text = fetched(server.address.replace("/metrics", "/status"))
+def test_status_is_served_as_json(server: MetricsServer) -> None:
+    kind, text = fetch(server.address.replace("/metrics", "/status"))
     assert (kind, json.loads(text)["name"]) == ("application/json", "orders")
 
 
-def test_other_pages_are_not_there(server: MetricsServer) -> None:
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        fetched(server.address.replace("/metrics", "/other"))
-    refused.value.close()
-    assert refused.value.code == 404
+def test_other_pages_are_not_found(server: MetricsServer) -> None:
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        fetch(server.address.replace("/metrics", "/other"))
+    raised.value.close()
+    assert raised.value.code == 404
 
 
-def test_it_listens_on_this_machine_only(server: MetricsServer) -> None:
+def test_metrics_server_listens_on_loopback(server: MetricsServer) -> None:
     assert server.address.startswith("http://127.0.0.1:")
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do(server: MetricsServer) -> None:
+def test_port_in_use_is_reported_with_advice(server: MetricsServer) -> None:
     port = int(server.address.split(":")[2].split("/")[0])
     with pytest.raises(MetricsUnavailable, match=rf"127.0.0.1:{port}.*--metrics-port"):
         MetricsServer(FRESH, port)

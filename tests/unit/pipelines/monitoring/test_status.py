@@ -1,4 +1,4 @@
-"""How a pipeline stands, from what its witnesses tell."""
+"""Status of a pipeline, combined from its sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from odradek.pipelines.monitoring.run_status import (
     from_json,
     to_json,
 )
-from odradek.pipelines.monitoring.status import NOT_ASKED, Status, as_json, gather, lines_of, read_standing
+from odradek.pipelines.monitoring.status import (
+    UNKNOWN_HOLDER,
+    Status,
+    as_json,
+    build_status,
+    parse_run_status,
+    status_lines,
+)
 
 RUN = RunStatus("orders", 7, "castle", 1_000, 2_000, state=RunState.RUNNING)
 BATCH = Progress("q", "r", at_ms=60_000, batch_id=4, row_count=1200, batch_ms=500, lag_rows=0, lag_s=0.0)
@@ -27,14 +34,14 @@ NEVER = CheckpointState()
 LAG = [PartitionLag("t", 0, 4, 10, 6, 2.5)]
 
 
-def seen(
-    standing: RunStatus | None = None,
+def status_of(
+    run: RunStatus | None = None,
     holder: str | None = None,
     state: CheckpointState = NEVER,
     lag: list[PartitionLag] | str = "",
 ) -> Status:
-    text = None if standing is None else json.dumps(to_json(standing))
-    return gather(spec_of(), 65_000, holder, state, text, lag)
+    text = None if run is None else json.dumps(to_json(run))
+    return build_status(spec_of(), 65_000, holder, state, text, lag)
 
 
 def batch(number: int) -> PlannedBatch:
@@ -42,30 +49,30 @@ def batch(number: int) -> PlannedBatch:
 
 
 @pytest.mark.parametrize(
-    ("status", "word"),
+    ("status", "state"),
     [
-        (seen(), "never run"),
-        (seen(state=CheckpointState("q", committed_id=3)), "not running"),
-        (seen(RUN, "castle"), "running"),
-        (seen(None, "castle"), "running"),
-        (seen(replace(RUN, state=RunState.STARTING), "castle"), "starting"),
-        (seen(replace(RUN, state=RunState.WAITING), "castle"), "waiting to start again"),
-        # The file of the run before, seen in the first moment of the next.
-        (seen(replace(RUN, state=RunState.DONE), "castle"), "running"),
-        (seen(replace(RUN, state=RunState.DONE)), "not running (done)"),
-        (seen(replace(RUN, state=RunState.FAILED)), "not running (failed)"),
-        (seen(RUN), "not running (the last run was killed)"),
-        (seen(RUN, NOT_ASKED), "not known: no broker answers"),
+        (status_of(), "never run"),
+        (status_of(state=CheckpointState("q", committed_id=3)), "not running"),
+        (status_of(RUN, "castle"), "running"),
+        (status_of(None, "castle"), "running"),
+        (status_of(replace(RUN, state=RunState.STARTING), "castle"), "starting"),
+        (status_of(replace(RUN, state=RunState.WAITING), "castle"), "waiting to start again"),
+        # The status file of the previous run, right after the start of the next.
+        (status_of(replace(RUN, state=RunState.DONE), "castle"), "running"),
+        (status_of(replace(RUN, state=RunState.DONE)), "not running (done)"),
+        (status_of(replace(RUN, state=RunState.FAILED)), "not running (failed)"),
+        (status_of(RUN), "not running (the last run was killed)"),
+        (status_of(RUN, UNKNOWN_HOLDER), "unknown: no broker reachable"),
     ],
 )
-def test_the_lease_tells_whether_it_runs_and_the_file_what_it_does(status: Status, word: str) -> None:
-    assert status.word == word
-    assert as_json(status)["state"] == word
+def test_state_is_combined_from_lease_and_status_file(status: Status, state: str) -> None:
+    assert status.state_text == state
+    assert as_json(status)["state"] == state
 
 
-def test_people_see_the_last_batch_its_lag_and_the_last_failure() -> None:
+def test_status_lines_show_last_batch_lag_and_failure() -> None:
     run = replace(RUN.progressed(BATCH, 61_000), failure=Failure(3_000, "disk full"), restart_count=2)
-    lines = dict(lines_of(seen(run, "castle", CheckpointState("q", committed_id=4), LAG)))
+    lines = dict(status_lines(status_of(run, "castle", CheckpointState("q", committed_id=4), LAG)))
     assert lines["last batch"] == "4, 1970-01-01 00:01:00 UTC (5.00 s ago)"
     assert lines["rows"] == "1,200 rows, 2,400 rows/s, 0.50 s"
     assert lines["lag"] == "6 rows, 2.50 s"
@@ -76,10 +83,10 @@ def test_people_see_the_last_batch_its_lag_and_the_last_failure() -> None:
     assert lines["run by"] == "castle"
 
 
-def test_earlier_runs_are_counted() -> None:
+def test_counts_of_earlier_runs_are_included() -> None:
     run = replace(RUN.progressed(BATCH, 61_000), earlier=RunTotals(2, 9, 800, 3, 0))
-    status = seen(run)
-    assert dict(lines_of(status))["all runs"] == "3 runs, 10 batches, 2,000 rows, 3 dead letters"
+    status = status_of(run)
+    assert dict(status_lines(status))["all runs"] == "3 runs, 10 batches, 2,000 rows, 3 dead letters"
     assert as_json(status)["all_runs"] == {
         "run_count": 3,
         "batch_count": 10,
@@ -89,32 +96,32 @@ def test_earlier_runs_are_counted() -> None:
     }
 
 
-def test_programs_see_the_same() -> None:
+def test_status_as_json() -> None:
     run = replace(RUN.progressed(BATCH, 61_000), failure=Failure(3_000, "disk full"))
-    told = as_json(seen(run, "castle", CheckpointState("q", committed_id=4), LAG))
-    assert json.loads(json.dumps(told)) == told
-    assert (told["running"], told["last_batch"], told["lag_rows"], told["lag_s"]) == (True, 4, 6, 2.5)
-    assert told["last_failure"] == {"at_ms": 3_000, "message": "disk full"}
-    assert told["progress"]["row_count"] == 1200
+    output = as_json(status_of(run, "castle", CheckpointState("q", committed_id=4), LAG))
+    assert json.loads(json.dumps(output)) == output
+    assert (output["running"], output["last_batch"], output["lag_rows"], output["lag_s"]) == (True, 4, 6, 2.5)
+    assert output["last_failure"] == {"at_ms": 3_000, "message": "disk full"}
+    assert output["progress"]["row_count"] == 1200
 
 
-def test_a_batch_that_was_cut_short_is_told_when_nobody_runs_it() -> None:
+def test_unfinished_batch_is_shown_if_not_running() -> None:
     state = CheckpointState("q", batch(5), batch(4), 4)
-    assert dict(lines_of(seen(state=state)))["unfinished"] == "batch 5 runs again first"
-    assert "unfinished" not in dict(lines_of(seen(holder="castle", state=state)))
+    assert dict(status_lines(status_of(state=state)))["unfinished"] == "batch 5 is replayed first"
+    assert "unfinished" not in dict(status_lines(status_of(holder="castle", state=state)))
 
 
-def test_brokers_that_are_away_cost_only_the_lag() -> None:
-    lines = dict(lines_of(seen(RUN, lag="no broker answers")))
-    assert lines["lag"] == "not known: no broker answers"
+def test_unreachable_brokers_hide_only_the_lag() -> None:
+    lines = dict(status_lines(status_of(RUN, lag="no broker reachable")))
+    assert lines["lag"] == "unknown: no broker reachable"
     assert lines["last run"] == "since 1970-01-01 00:00:01 UTC: 0 batches, 0 rows"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"name": "x", "state": "no such"}'])
-def test_a_status_file_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
-    assert read_standing(text) is None
+def test_invalid_status_file_is_ignored(text: str) -> None:
+    assert parse_run_status(text) is None
 
 
-def test_a_standing_survives_its_way_through_json() -> None:
+def test_run_status_round_trips_through_json() -> None:
     run = replace(RUN.progressed(BATCH, 61_000), failure=Failure(3_000, "disk full"))
     assert from_json({**json.loads(json.dumps(to_json(run))), "of_a_later_release": 1}) == run

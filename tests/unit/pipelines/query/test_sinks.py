@@ -1,4 +1,4 @@
-"""The options a query's sink is started with."""
+"""Options of a query's sink."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNFINISHED = CheckpointState("q", BATCH, None, 3)
 TOPIC = 'type = "topic"\ntopic = "out"'
 
 
-def test_only_a_batch_that_is_unfinished_needs_its_markers() -> None:
+def test_markers_are_required_only_for_an_unfinished_batch() -> None:
     assert streaming_options(spec_of(sink=TOPIC), FINISHED)["missingMarkers"] == "write"
     assert streaming_options(spec_of(sink=TOPIC), CheckpointState())["missingMarkers"] == "write"
     assert "missingMarkers" not in streaming_options(spec_of(sink=TOPIC), UNFINISHED)
 
 
 @pytest.mark.parametrize("more", ['guarantee = "at_least_once"', 'options = { MISSINGMARKERS = "fail" }'])
-def test_what_the_file_says_counts(more: str) -> None:
+def test_file_options_override_missing_markers(more: str) -> None:
     assert "missingMarkers" not in streaming_options(spec_of(sink=f"{TOPIC}\n{more}"), FINISHED)
 
 

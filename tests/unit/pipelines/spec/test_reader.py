@@ -1,4 +1,4 @@
-"""A pipeline's file: what it says, and what is wrong with it, with line and fix."""
+"""Parsing of pipeline files, and errors with lines and fixes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.pipelines.spec.reader import (
     read_spec,
 )
 
-SMALL = """
+MINIMAL = """
 [pipeline]
 name = "orders"
 [source]
@@ -25,7 +25,7 @@ topics = ["orders"]
 [sink]
 type = "noop"
 """
-WHOLE = """
+FULL = """
 [pipeline]
 name = "orders-to-lake"
 checkpoint = "checkpoints/orders"
@@ -71,15 +71,15 @@ def problems(text: str, directory: Path = Path("/pipelines"), **environment: str
 
 
 def with_sink(*lines: str) -> str:
-    return SMALL.partition("[sink]")[0] + "[sink]\n" + "\n".join(lines)
+    return MINIMAL.partition("[sink]")[0] + "[sink]\n" + "\n".join(lines)
 
 
 def with_source(*lines: str) -> str:
     return "\n".join(["[pipeline]", 'name = "orders"', "[sink]", 'type = "noop"', "[source]", *lines])
 
 
-def test_the_smallest_file_gets_every_default() -> None:
-    spec = parsed(SMALL)
+def test_minimal_file_gets_defaults() -> None:
+    spec = parsed(MINIMAL)
     assert spec.checkpoint == "/pipelines/odradek-pipelines/orders"
     assert (spec.trigger, spec.once_by_default) == ("5 seconds", False)
     assert spec.source.value == ValueFormat("bytes", None, 1000)
@@ -93,8 +93,8 @@ def test_the_smallest_file_gets_every_default() -> None:
     assert spec.lease_brokers == "127.0.0.1:9092"
 
 
-def test_every_key_arrives() -> None:
-    spec = parsed(WHOLE)
+def test_every_key_is_parsed() -> None:
+    spec = parsed(FULL)
     assert spec.checkpoint == "/pipelines/checkpoints/orders"
     assert spec.trigger == "30 seconds"
     assert spec.source.pattern == "orders-.*"
@@ -111,12 +111,12 @@ def test_every_key_arrives() -> None:
     assert spec.spark == {"spark.driver.memory": "2g", "spark.ui.enabled": "true"}
 
 
-def test_available_now_makes_a_run_end_by_itself() -> None:
-    spec = parsed(SMALL.replace('"orders"\n[source]', '"orders"\ntrigger = "available-now"\n[source]'))
+def test_available_now_trigger_means_once() -> None:
+    spec = parsed(MINIMAL.replace('"orders"\n[source]', '"orders"\ntrigger = "available-now"\n[source]'))
     assert spec.once_by_default
 
 
-def test_offsets_to_start_from_are_numbers_or_ends() -> None:
+def test_start_offsets_are_numbers_earliest_or_latest() -> None:
     spec = parsed(
         with_source(
             'brokers = "b:1"', 'topics = ["o"]', 'start = {o = {0 = 12, 1 = "latest", 2 = "earliest"}}'
@@ -126,13 +126,13 @@ def test_offsets_to_start_from_are_numbers_or_ends() -> None:
     assert spec.source.start_offsets == {"o": {0: 12, 1: -1, 2: -2}}
 
 
-def test_a_path_may_be_a_uri_or_absolute() -> None:
+def test_paths_may_be_relative_absolute_or_uris() -> None:
     assert parsed(with_sink('type = "delta"', 'path = "s3a://lake/o"')).sink.path == "s3a://lake/o"
     assert parsed(with_sink('type = "delta"', 'path = "/lake/o"')).sink.path == "/lake/o"
     assert parsed(with_sink('type = "delta"', 'path = "lake/o"')).sink.path == "/pipelines/lake/o"
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_lines() -> None:
+def test_all_problems_are_reported_in_line_order() -> None:
     text = """[pipeline]
 name = "Orders!"
 trigger = "soon"
@@ -147,147 +147,149 @@ gurantee = "exactly_once"
 [observ]
 """
     assert problems(text) == [
-        "orders.toml:2: [pipeline] name is 'Orders!'; use lower-case letters, digits, dots, _ and - only",
-        "orders.toml:3: [pipeline] trigger is 'soon'; it must be a span of time such as \"30 seconds\"",
-        'orders.toml:4: [source] has no brokers; name some, as brokers = "127.0.0.1:9092"',
-        "orders.toml:5: [source] broker is unknown; did you mean brokers?",
-        "orders.toml:7: [source] max_per_trigger is a text; it must be a whole number",
-        "orders.toml:8: [sink] has no brokers, and no topic is read that has",
-        "orders.toml:11: [sink] gurantee is unknown; did you mean guarantee?",
-        "orders.toml:12: [observ] is unknown; sections are pipeline, source, transform, sink, dead_letter, "
-        "observe, restart, spark",
+        "orders.toml:2: [pipeline] name must consist of a-z, 0-9, dots, _ and -, got 'Orders!'",
+        "orders.toml:3: [pipeline] trigger must be a duration such as \"30 seconds\", got 'soon'",
+        'orders.toml:4: [source] brokers are required, as in brokers = "127.0.0.1:9092"',
+        "orders.toml:5: [source] unknown key broker; did you mean brokers?",
+        "orders.toml:7: [source] max_per_trigger must be an integer, got a string",
+        "orders.toml:8: [sink] brokers are required, as the source has none",
+        "orders.toml:11: [sink] unknown key gurantee; did you mean guarantee?",
+        "orders.toml:12: unknown section [observ]; sections are pipeline, source, transform, sink, "
+        "dead_letter, observe, restart, spark",
     ]
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message"),
     [
         (
             ['topics = ["a"]', 'pattern = "a.*"'],
             "8: [source] pattern and topics exclude each other; keep one",
         ),
-        ([], "names no topics"),
-        (['pattern = "a("'], "no regular expression"),
-        (['topics = ["a"]', 'start = "yesterday"'], "8: [source] start is 'yesterday'; it must be earliest"),
-        (['topics = ["a"]', "start = {a = 12}"], "start gives offsets by partition"),
-        (['topics = ["a"]', "start = {a = {0 = -4}}"], "start gives offsets by partition"),
-        (["assign = {a = []}"], "assign names partitions"),
-        (['topics = ["a"]', 'value = {format = "json"}'], "8: [source.value] has no schema"),
-        (['topics = ["a"]', 'value = {schema = "id int"}'], 'schema is for format = "json"'),
+        ([], "one of topics, pattern and assign is required"),
+        (['pattern = "a("'], "pattern must be a regular expression, got 'a('"),
+        (['topics = ["a"]', 'start = "yesterday"'], "8: [source] start must be earliest"),
+        (['topics = ["a"]', "start = {a = 12}"], "start must have offsets by partition"),
+        (['topics = ["a"]', "start = {a = {0 = -4}}"], "start must have offsets by partition"),
+        (["assign = {a = []}"], "assign must list partitions"),
+        (['topics = ["a"]', 'value = {format = "json"}'], "8: [source.value] schema is required"),
+        (['topics = ["a"]', 'value = {schema = "id int"}'], 'schema requires format = "json"'),
         (['topics = ["a"]', 'value = {format = "jsn"}'], "did you mean json?"),
-        (['topics = ["a"]', 'watermark = {column = "at"}'], "8: [source.watermark] has no delay"),
+        (['topics = ["a"]', 'watermark = {column = "at"}'], "8: [source.watermark] delay is required"),
         (['topics = ["a"]', 'path = "lake"'], "is for tables"),
-        (['topics = ["a"]', "headers = 1"], "headers is a whole number; it must be true or false"),
+        (['topics = ["a"]', "headers = 1"], "headers must be true or false, got an integer"),
     ],
 )
-def test_a_topic_source_says_what_is_wrong(lines: list[str], words: str) -> None:
-    found = problems(with_source('brokers = "b:1"', *lines))
-    assert len(found) == 1
-    assert words in found[0]
+def test_invalid_topic_source_is_rejected(lines: list[str], message: str) -> None:
+    problem = problems(with_source('brokers = "b:1"', *lines))
+    assert len(problem) == 1
+    assert message in problem[0]
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message"),
     [
-        ([], "[source] has no path"),
-        (['path = "lake"', 'format = "parquet"'], "has no schema"),
+        ([], "[source] path is required"),
+        (['path = "lake"', 'format = "parquet"'], "schema is required"),
         (['path = "lake"', 'schema = "id int"'], "schema is for Parquet only"),
-        (['path = "lake"', 'topics = ["a"]'], "8: [source] topics is for topics; remove it"),
+        (['path = "lake"', 'topics = ["a"]'], "8: [source] topics is for topics only; remove it"),
     ],
 )
-def test_a_table_source_says_what_is_wrong(lines: list[str], words: str) -> None:
-    found = problems(with_source('type = "table"', *lines))
-    assert len(found) == 1
-    assert words in found[0]
+def test_invalid_table_source_is_rejected(lines: list[str], message: str) -> None:
+    problem = problems(with_source('type = "table"', *lines))
+    assert len(problem) == 1
+    assert message in problem[0]
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message"),
     [
         (['type = "delt"', 'path = "lake"'], "did you mean delta?"),
-        (['type = "delta"'], "has no path"),
-        (['type = "delta"', 'path = "lake"', 'mode = "update"'], 'name them, as keys = ["id"]'),
+        (['type = "delta"'], "path is required"),
+        (['type = "delta"', 'path = "lake"', 'mode = "update"'], 'requires keys, as in keys = ["id"]'),
         (
             ['type = "delta"', 'path = "lake"', 'keys = ["id"]', 'mode = "complete"'],
-            "keys replace single rows",
+            "keys cannot be used with mode complete",
         ),
         (['type = "topic"', 'topic = "o"', 'mode = "update"'], "use append, complete, or a Delta table"),
-        (['type = "delta"', 'path = "lake"', 'topic = "o"'], "is for a topic sink"),
-        (['type = "delta"', 'path = "lake"', 'brokers = "o"'], "is for a topic sink or dead letters"),
-        (['type = "parquet"', 'path = "lake"', 'mode = "complete"'], "is nothing for files"),
+        (['type = "delta"', 'path = "lake"', 'topic = "o"'], "requires a topic sink"),
+        (['type = "delta"', 'path = "lake"', 'brokers = "o"'], "requires a topic sink or dead letters"),
+        (['type = "parquet"', 'path = "lake"', 'mode = "complete"'], "must be append for Parquet files"),
         (
             ['type = "parquet"', 'path = "lake"', 'guarantee = "exactly_once"'],
             "readers of Spark's _spark_metadata",
         ),
-        (['type = "console"', 'guarantee = "exactly_once"'], "keeps nothing exactly once"),
-        (['type = "topic"'], "has no topic"),
-        (['type = "topic"', 'topic = "orders"'], "would feed itself"),
-        (['type = "topic"', 'topic = "o"', "compact_every = 5"], "is for a Delta table"),
+        (['type = "console"', 'guarantee = "exactly_once"'], "does not support exactly_once"),
+        (['type = "topic"'], "topic is required"),
+        (['type = "topic"', 'topic = "orders"'], "must not be a source topic, got orders"),
+        (['type = "topic"', 'topic = "o"', "compact_every = 5"], "requires a Delta table"),
     ],
 )
-def test_a_sink_says_what_is_wrong(lines: list[str], words: str) -> None:
-    assert any(words in one for one in problems(with_sink(*lines)))
+def test_invalid_sink_is_rejected(lines: list[str], message: str) -> None:
+    assert any(message in problem for problem in problems(with_sink(*lines)))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
-        ('format = "json", schema = "id bigint", ', 'format = "text", ', "rows whose value is no JSON"),
+        ('format = "json", schema = "id bigint", ', 'format = "text", ', "requires JSON values"),
         ('key = "id"', 'mode = "complete"', "mode complete"),
         ('type = "topic"\ntopic = "orders.clean"\nkey = "id"', 'type = "console"', "topic or delta"),
-        ("orders.dlq", "orders.clean", "topic is the sink's own"),
-        ("max_ratio = 0.01", "max_ratio = 2", "a share of all rows, from 0 to 1"),
+        ("orders.dlq", "orders.clean", "topic must not be the sink's topic"),
+        ("max_ratio = 0.01", "max_ratio = 2", "max_ratio must be between 0 and 1, got 2"),
     ],
 )
-def test_dead_letters_that_cannot_be_are_refused(old: str, new: str, words: str) -> None:
-    assert old in WHOLE
-    found = problems(WHOLE.replace(old, new))
-    assert len(found) == 1
-    assert words in found[0]
+def test_invalid_dead_letters_are_rejected(old: str, new: str, message: str) -> None:
+    assert old in FULL
+    problem = problems(FULL.replace(old, new))
+    assert len(problem) == 1
+    assert message in problem[0]
 
 
 @pytest.mark.parametrize("setting", ["spark.speculation", "spark.sql.adaptive.streaming.stateless.enabled"])
-def test_settings_that_break_exactly_once_are_refused(setting: str) -> None:
+def test_spark_settings_that_break_exactly_once_are_rejected(setting: str) -> None:
     text = with_sink('type = "delta"', 'path = "lake"', "[spark]", f'"{setting}" = true')
-    [found] = problems(text)
-    assert found.startswith("orders.toml:11: [spark] " + setting)
+    [problem] = problems(text)
+    assert problem.startswith("orders.toml:11: [spark] " + setting)
 
 
-def test_the_environment_is_put_into_values_and_must_have_them() -> None:
-    text = SMALL.replace("127.0.0.1:9092", "${HOST}:9092").replace('["orders"]', '["$${HOST}"]')
+def test_environment_variables_are_substituted_and_required() -> None:
+    text = MINIMAL.replace("127.0.0.1:9092", "${HOST}:9092").replace('["orders"]', '["$${HOST}"]')
     spec = parsed(text, HOST="castle")
     assert spec.source.brokers == "castle:9092"
     assert spec.source.topics == ("${HOST}",)
     assert problems(text) == [
-        "orders.toml:5: the environment has no variable HOST; set it, or write $${HOST}"
+        "orders.toml:5: environment variable HOST is not set; set it, or write $${HOST}"
     ]
 
 
-def test_files_beside_the_pipeline_must_be_there(tmp_path: Path) -> None:
-    for line, words in (
-        ('sql = "clean.sql"', "there is no file"),
+def test_transform_files_must_exist(tmp_path: Path) -> None:
+    for line, message in (
+        ('sql = "clean.sql"', "clean.sql not found"),
         ('module = "clean:clean"', "no module clean is installed"),
         ('module = "clean"', 'must be like "orders_pipeline:clean"'),
         ('module = "clean:go"\nsql = "clean.sql"', "exclude each other"),
     ):
-        assert any(words in one for one in problems(f"{SMALL}[transform]\n{line}", tmp_path))
+        assert any(message in problem for problem in problems(f"{MINIMAL}[transform]\n{line}", tmp_path))
     (tmp_path / "clean.sql").write_text("select * from source")
     (tmp_path / "clean.py").write_text("def clean(df):\n    return df\n")
-    assert parsed(f'{SMALL}[transform]\nsql = "clean.sql"', tmp_path).transform.sql == tmp_path / "clean.sql"
-    transform = parsed(f'{SMALL}[transform]\nmodule = "clean:clean"', tmp_path).transform
+    assert (
+        parsed(f'{MINIMAL}[transform]\nsql = "clean.sql"', tmp_path).transform.sql == tmp_path / "clean.sql"
+    )
+    transform = parsed(f'{MINIMAL}[transform]\nmodule = "clean:clean"', tmp_path).transform
     assert (transform.module, transform.function) == ("clean", "clean")
-    [found] = problems(f'{SMALL}[transform]\nmodule = "clean:clear"', tmp_path)
-    assert "has no clear; did you mean clean?" in found
+    [problem] = problems(f'{MINIMAL}[transform]\nmodule = "clean:clear"', tmp_path)
+    assert "has no function clear; did you mean clean?" in problem
     (tmp_path / "clean.py").write_text("x = 1\ndef clean(df)\n")
-    [found] = problems(f'{SMALL}[transform]\nmodule = "clean:clean"', tmp_path)
-    assert f"{tmp_path / 'clean.py'}:2: " in found
+    [problem] = problems(f'{MINIMAL}[transform]\nmodule = "clean:clean"', tmp_path)
+    assert f"{tmp_path / 'clean.py'}:2: " in problem
 
 
-def test_a_mistake_of_syntax_is_one_line_with_its_place() -> None:
-    [found] = problems("[pipeline]\nname = orders\n")
-    assert found.startswith("orders.toml:2: ")
+def test_syntax_error_is_reported_with_its_line() -> None:
+    [problem] = problems("[pipeline]\nname = orders\n")
+    assert problem.startswith("orders.toml:2: ")
 
 
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is no such file"):
+def test_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="file not found"):
         read_spec(tmp_path / "none.toml")

@@ -1,4 +1,4 @@
-"""The line of each key is found, however the file is written."""
+"""Line numbers of TOML keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ do = 2
 last = 2026-01-31T12:00:00Z'''.replace("it''s", "its")
 
 
-def test_tables_keys_inline_keys_and_list_items_have_their_lines() -> None:
+def test_lines_of_tables_keys_inline_keys_and_list_items() -> None:
     lines = key_lines(SAMPLE)
     assert lines["pipeline",] == 2
     assert lines["pipeline", "name"] == 3
@@ -62,7 +62,7 @@ def quoted(key: str) -> str:
 
 
 @given(st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=4), max_size=4))
-def test_every_key_the_parser_knows_has_the_line_it_was_written_on(
+def test_every_key_has_its_line(
     tables: dict[str, dict[str, str]],
 ) -> None:
     text, expected = "", {}

@@ -1,4 +1,4 @@
-"""Options are read by name, whatever their case, and refused with the right one."""
+"""Options of the Delta source and sink: parsing and validation errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.spark.delta.errors import TableOptionError
 from odradek.spark.delta.options import read_sink_options, read_source_options
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_delta_option_defaults() -> None:
     options = read_sink_options({"path": "t"})
     assert (options.partition_by, options.keys, options.compression) == ((), (), "zstd")
     assert (options.compact_every, options.vacuum_hours, options.dead_letter_ratio_max) == (0, None, 1.0)
@@ -19,7 +19,7 @@ def test_what_is_not_given_has_its_default() -> None:
     assert (source.starting_version, source.fail_on_data_loss) == (None, True)
 
 
-def test_what_is_given_is_read_and_can_be_sent_to_executors() -> None:
+def test_delta_options_are_parsed_and_pickle() -> None:
     options = read_sink_options(
         {
             "path": "t",
@@ -40,34 +40,34 @@ def test_what_is_given_is_read_and_can_be_sent_to_executors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("raw_options", "message"),
     [
-        ({}, "path is missing"),
+        ({}, "path of the table is required"),
         ({"path": "t", "partitonby": "a"}, "did you mean partitionBy"),
-        ({"path": "t", "filebytes": "0"}, "fileBytes is '0', but must be a whole number of at least 1"),
-        ({"path": "t", "filebytes": "1m"}, "fileBytes is '1m'"),
+        ({"path": "t", "filebytes": "0"}, "fileBytes must be an integer >= 1, got '0'"),
+        ({"path": "t", "filebytes": "1m"}, "fileBytes must be an integer >= 1, got '1m'"),
         ({"path": "t", "compression": "lzo"}, "zstd or snappy or none"),
         ({"path": "t", "mergeschema": "yes"}, "true or false"),
         ({"path": "t", "deadlettermaxratio": "2"}, "between 0 and 1"),
-        ({"path": "t", "orderby": "a"}, "give the option keys too"),
+        ({"path": "t", "orderby": "a"}, "requires the option keys"),
         ({"path": "t", "deadlettertopic": "d"}, r"deadLetter\.kafka\.bootstrap\.servers"),
-        ({"path": "t", "vacuumhours": "0"}, "at least 1"),
+        ({"path": "t", "vacuumhours": "0"}, ">= 1, got '0'"),
     ],
 )
-def test_wrong_options_of_a_sink_are_refused(given: dict[str, str], words: str) -> None:
-    with pytest.raises(TableOptionError, match=words):
-        read_sink_options(given)
+def test_invalid_delta_sink_options_are_rejected(raw_options: dict[str, str], message: str) -> None:
+    with pytest.raises(TableOptionError, match=message):
+        read_sink_options(raw_options)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("raw_options", "message"),
     [
-        ({"path": "t", "startingversion": "first"}, "startingVersion is 'first'"),
+        ({"path": "t", "startingversion": "first"}, "startingVersion must be an integer >= 0, got 'first'"),
         ({"path": "t", "versionasof": "1", "timestampasof": "2026-01-01"}, "exclude each other"),
         ({"path": "t", "maxfilespertriger": "1"}, "did you mean maxFilesPerTrigger"),
         ({"path": "t", "keys": "a"}, "has no option keys here"),
     ],
 )
-def test_wrong_options_of_a_source_are_refused(given: dict[str, str], words: str) -> None:
-    with pytest.raises(TableOptionError, match=words):
-        read_source_options(given)
+def test_invalid_delta_source_options_are_rejected(raw_options: dict[str, str], message: str) -> None:
+    with pytest.raises(TableOptionError, match=message):
+        read_source_options(raw_options)

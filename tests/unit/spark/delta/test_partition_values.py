@@ -1,4 +1,4 @@
-"""Partition values go into the log and come back."""
+"""Partition values: grouping of rows, directories and log entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), _KINDS, ids=[str(kind) for kind, _ in _KINDS])
-def test_a_value_comes_back_as_it_was(kind: pa.DataType, values: st.SearchStrategy[Any]) -> None:
+def test_partition_value_round_trips(kind: pa.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(values)
     def check(value: Any) -> None:
         assert from_text(as_text(value), kind).as_py() == value
@@ -33,20 +33,20 @@ def test_a_value_comes_back_as_it_was(kind: pa.DataType, values: st.SearchStrate
     check()
 
 
-def test_nothing_and_an_empty_text_are_null() -> None:
+def test_null_and_empty_string_are_null() -> None:
     assert as_text(None) is None
     assert as_text("") is None
     assert from_text(None, pa.int32()).as_py() is None
     assert from_text("", pa.string()).as_py() is None
 
 
-def test_folders_hold_nothing_that_a_file_system_could_mistake() -> None:
+def test_partition_directories_are_quoted() -> None:
     assert folder(("day", "a/b"), ("2026-01-31", None)) == "day=2026-01-31/a%2Fb=__HIVE_DEFAULT_PARTITION__/"
     assert folder(("x",), ("../é: 1",)).count("/") == 1
     assert folder((), ()) == ""
 
 
-def test_rows_are_put_together_by_their_values_and_none_is_lost() -> None:
+def test_rows_are_grouped_by_partition_values() -> None:
     batch = pa.record_batch(
         {
             "day": pa.array(["a", None, "a", "b"]),
@@ -54,6 +54,10 @@ def test_rows_are_put_together_by_their_values_and_none_is_lost() -> None:
             "row": pa.array([1, 2, 3, 4]),
         }
     )
-    found = {key: rows.to_pydict() for key, rows in split(batch, ("day", "n"))}
-    assert found == {("a", "1.5"): {"row": [1, 3]}, (None, None): {"row": [2]}, ("b", None): {"row": [4]}}
+    rows_by_key = {key: rows.to_pydict() for key, rows in split(batch, ("day", "n"))}
+    assert rows_by_key == {
+        ("a", "1.5"): {"row": [1, 3]},
+        (None, None): {"row": [2]},
+        ("b", None): {"row": [4]},
+    }
     assert [key for key, _ in split(batch, ())] == [()]

@@ -1,4 +1,4 @@
-"""A frame's columns against a table's."""
+"""Comparison of a DataFrame's schema with a table's."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from odradek.spark.delta.errors import SchemaRefused, TableOptionError, TableUnsupported
+from odradek.spark.delta.errors import SchemaMismatch, TableOptionError, TableUnsupported
 from odradek.spark.delta.schemas import (
     check_change,
     check_partitioning,
+    check_requested_schema,
     check_writable,
-    compare,
-    from_delta,
-    pruned,
+    compare_schemas,
+    parse_schema,
     table_schema,
 )
 
@@ -31,7 +31,7 @@ def struct(*fields: tuple[str, object]) -> StructType:
     return StructType([StructField(name, kind, True) for name, kind in fields])  # type: ignore[arg-type]
 
 
-def test_a_table_is_nullable_at_every_depth_and_keeps_no_metadata_of_a_query() -> None:
+def test_table_schema_is_nullable_and_has_no_query_metadata() -> None:
     inner = StructType([StructField("x", LongType(), False)])
     frame = StructType(
         [
@@ -44,58 +44,58 @@ def test_a_table_is_nullable_at_every_depth_and_keeps_no_metadata_of_a_query() -
     assert "false" not in made.json()
     assert "watermark" not in made.json()
     assert made.names == frame.names
-    assert not compare(made, frame)
+    assert not compare_schemas(made, frame)
 
 
-def test_types_that_delta_cannot_hold_are_refused_by_name() -> None:
+def test_unsupported_types_are_rejected_by_name() -> None:
     frame = struct(("a", NullType()), ("b", ArrayType(VariantType())), ("c", LongType()))
-    with pytest.raises(SchemaRefused, match=r"a \(void\), b \(array<variant>\)"):
+    with pytest.raises(SchemaMismatch, match=r"a \(void\), b \(array<variant>\)"):
         table_schema(frame, "t")
-    with pytest.raises(SchemaRefused, match="Day and day are the same"):
+    with pytest.raises(SchemaMismatch, match="Day and day differ only in case"):
         table_schema(struct(("Day", LongType()), ("day", LongType())), "t")
 
 
-def test_order_does_not_matter_and_each_difference_is_named_with_its_fix() -> None:
+def test_schema_differences_are_reported_with_fixes_in_any_order() -> None:
     table = struct(("a", LongType()), ("b", StringType()))
-    assert not compare(table, struct(("b", StringType()), ("a", LongType())))
-    change = compare(table, struct(("a", StringType()), ("c", LongType())))
-    with pytest.raises(SchemaRefused) as refusal:
+    assert not compare_schemas(table, struct(("b", StringType()), ("a", LongType())))
+    change = compare_schemas(table, struct(("a", StringType()), ("c", LongType())))
+    with pytest.raises(SchemaMismatch) as raised:
         check_change(change, "t", merge_schema=False)
-    for words in (
+    for message in (
         "c bigint is new",
         "mergeSchema=true",
         "b is missing",
         "a is bigint in the table and string",
     ):
-        assert words in str(refusal.value)
-    with pytest.raises(SchemaRefused) as retyped:
+        assert message in str(raised.value)
+    with pytest.raises(SchemaMismatch) as retyped:
         check_change(change, "t", merge_schema=True)
     assert "is new" not in str(retyped.value)
 
 
-def test_partition_columns_must_be_there_and_fit_to_name_folders() -> None:
+def test_partition_columns_must_exist_and_have_a_supported_type() -> None:
     frame = struct(("a", LongType()), ("m", MapType(StringType(), LongType())))
     check_partitioning(frame, ("a",))
-    for columns, words in (
-        (("x",), "names x"),
-        (("m",), "cannot name folders"),
+    for columns, message in (
+        (("x",), "got x"),
+        (("m",), "cannot be partitioned by"),
         (("a", "m"), "m, whose type"),
     ):
-        with pytest.raises(TableOptionError, match=words):
+        with pytest.raises(TableOptionError, match=message):
             check_partitioning(frame, columns)
     with pytest.raises(TableOptionError, match="every column"):
         check_partitioning(struct(("a", LongType())), ("a",))
 
 
-def test_a_reader_may_ask_for_some_columns_in_their_types() -> None:
+def test_requested_schema_must_match_the_table() -> None:
     table = struct(("a", LongType()), ("b", StringType()))
-    assert pruned(table, struct(("b", StringType())), "t").names == ["b"]
-    with pytest.raises(SchemaRefused, match="c is not in the table; a is bigint and not string"):
-        pruned(table, struct(("c", LongType()), ("a", StringType())), "t")
+    assert check_requested_schema(table, struct(("b", StringType())), "t").names == ["b"]
+    with pytest.raises(SchemaMismatch, match="c is not in the table; a must be bigint, got string"):
+        check_requested_schema(table, struct(("c", LongType()), ("a", StringType())), "t")
 
 
-def test_rules_that_only_another_writer_can_keep_are_refused() -> None:
-    plain = from_delta('{"type":"struct","fields":[]}')
+def test_constraints_and_column_mapping_are_rejected() -> None:
+    plain = parse_schema('{"type":"struct","fields":[]}')
     check_writable(plain, {"delta.columnMapping.mode": "none"}, "t")
     with pytest.raises(TableUnsupported, match="positive"):
         check_writable(plain, {"delta.constraints.positive": "a > 0"}, "t")

@@ -1,4 +1,4 @@
-"""Offsets as Spark keeps them, and positions as offsets."""
+"""Offsets in Spark's JSON form, and resolution of offset limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek import ConfigError, NoOffset, OffsetAndMetadata, OffsetSpec, TopicPartition
-from odradek.spark.options.offsets import AtCommit, AtOffset, AtTime, Edge, Position, document, parse
-from odradek.spark.source.offset_resolution import questions, settled, spots_of, timed
+from odradek.spark.options.offsets import (
+    GroupOffset,
+    LogBound,
+    OffsetLimit,
+    SpecificOffset,
+    SpecificTimestamp,
+    offsets_from_json,
+    offsets_to_json,
+)
+from odradek.spark.source.offset_resolution import (
+    offset_specs,
+    partition_limits,
+    resolve_offsets,
+    timestamp_partitions,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "a.b"]), st.integers(0, 20))
@@ -18,50 +31,50 @@ OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
 
 
 @given(offsets=OFFSETS, order=st.randoms())
-def test_the_same_offsets_always_give_the_same_text(offsets, order) -> None:
+def test_equal_offsets_give_equal_json(offsets, order) -> None:
     shuffled = list(offsets.items())
     order.shuffle(shuffled)
-    text = json.dumps(document(offsets))
-    assert json.dumps(document(dict(shuffled))) == text
-    # And again when Spark has handed them back.
-    assert json.dumps(document(parse(json.loads(text)))) == text
+    text = json.dumps(offsets_to_json(offsets))
+    assert json.dumps(offsets_to_json(dict(shuffled))) == text
+    # And after a round trip through Spark.
+    assert json.dumps(offsets_to_json(offsets_from_json(json.loads(text)))) == text
 
 
 @given(offsets=OFFSETS)
-def test_offsets_come_back_as_they_were(offsets) -> None:
-    assert parse(json.loads(json.dumps(document(offsets)))) == offsets
+def test_offsets_round_trip_through_json(offsets) -> None:
+    assert offsets_from_json(json.loads(json.dumps(offsets_to_json(offsets)))) == offsets
 
 
 def test_partitions_are_sorted_by_number() -> None:
     ten = TopicPartition("a", 10)
-    assert list(document({ten: 1, TopicPartition("a", 9): 1})["a"]) == ["9", "10"]
+    assert list(offsets_to_json({ten: 1, TopicPartition("a", 9): 1})["a"]) == ["9", "10"]
 
 
-def test_a_misspelt_topic_in_a_position_does_not_go_unseen() -> None:
-    position = Position(Edge.LATEST, {A0: AtOffset(1), B0: AtOffset(1)})
-    position.check_known("startingOffsets", [A0, A1, B0])
+def test_unknown_topic_in_starting_offsets_is_rejected() -> None:
+    limit = OffsetLimit(LogBound.LATEST, {A0: SpecificOffset(1), B0: SpecificOffset(1)})
+    limit.check_known("startingOffsets", [A0, A1, B0])
     with pytest.raises(ConfigError, match="startingOffsets names b-0, which this query does not read"):
-        position.check_known("startingOffsets", [A0, A1])
+        limit.check_known("startingOffsets", [A0, A1])
 
 
-def test_only_what_is_not_given_is_asked() -> None:
-    position = Position(Edge.EARLIEST, {A1: AtTime(99), B0: AtOffset(5)})
-    spots = spots_of(position, [A0, A1, B0], {})
-    assert questions(spots) == {A0: OffsetSpec.EARLIEST, A1: 99}
-    assert timed(spots) == [A1]
-    assert settled(spots, {A0: 3, A1: 4}, {A1: 9}, late_is_error=True) == {A0: 3, A1: 4, B0: 5}
+def test_offset_specs_exclude_specific_offsets() -> None:
+    limit = OffsetLimit(LogBound.EARLIEST, {A1: SpecificTimestamp(99), B0: SpecificOffset(5)})
+    limits = partition_limits(limit, [A0, A1, B0], {})
+    assert offset_specs(limits) == {A0: OffsetSpec.EARLIEST, A1: 99}
+    assert timestamp_partitions(limits) == [A1]
+    assert resolve_offsets(limits, {A0: 3, A1: 4}, {A1: 9}, late_is_error=True) == {A0: 3, A1: 4, B0: 5}
 
 
-def test_a_groups_commits_take_its_place_and_the_rest_falls_back() -> None:
-    spots = spots_of(Position(AtCommit(Edge.LATEST)), [A0, A1], {A0: OffsetAndMetadata(7)})
-    assert spots == {A0: AtOffset(7), A1: Edge.LATEST}
+def test_group_offsets_with_fallback() -> None:
+    limits = partition_limits(OffsetLimit(GroupOffset(LogBound.LATEST)), [A0, A1], {A0: OffsetAndMetadata(7)})
+    assert limits == {A0: SpecificOffset(7), A1: LogBound.LATEST}
 
 
-def test_a_time_after_the_last_record_is_an_error_or_the_end() -> None:
-    spots = spots_of(Position(AtTime(99)), [A0, A1], {})
-    answers, ends = {A0: -1, A1: 4}, {A0: 12, A1: 9}
-    assert settled(spots, answers, ends, late_is_error=False) == {A0: 12, A1: 4}
+def test_timestamp_after_the_last_record_is_an_error_or_the_log_end() -> None:
+    limits = partition_limits(OffsetLimit(SpecificTimestamp(99)), [A0, A1], {})
+    listed_offsets, ends = {A0: -1, A1: 4}, {A0: 12, A1: 9}
+    assert resolve_offsets(limits, listed_offsets, ends, late_is_error=False) == {A0: 12, A1: 4}
     with pytest.raises(
         NoOffset, match=r"a-0 has no record at or after .* startingOffsetsByTimestampStrategy"
     ):
-        settled(spots, answers, ends, late_is_error=True)
+        resolve_offsets(limits, listed_offsets, ends, late_is_error=True)

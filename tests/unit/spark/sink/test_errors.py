@@ -1,4 +1,4 @@
-"""Failures of the sink say what to do."""
+"""Errors of the sink, with advice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from odradek.model.client_errors import (
 )
 from odradek.model.errors import ErrorCode
 from odradek.spark.options.sink_options import Guarantee, SinkOptions
-from odradek.spark.sink.errors import explained
+from odradek.spark.sink.errors import explain
 
 ONCE = SinkOptions({"transaction.timeout.ms": "600000"}, guarantee=Guarantee.EXACTLY_ONCE)
 PLAIN = SinkOptions({})
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [
         (ProducerFenced("x"), "another driver on the same checkpoint, or another attempt of this task"),
         (RequestRefused("x", code=ErrorCode.INVALID_PRODUCER_EPOCH), "another attempt of this task"),
@@ -33,17 +33,17 @@ PLAIN = SinkOptions({})
         (RequestRefused("x", code=ErrorCode.INVALID_TRANSACTION_TIMEOUT), "transaction.max.timeout.ms"),
         (RecordTooLarge("x"), "kafka.max.request.size of the sink and max.message.bytes of the topic"),
         (UnknownTopic("x"), "create the topic"),
-        (RequestRefused("x", code=ErrorCode.KAFKA_STORAGE_ERROR), "it may be full"),
+        (RequestRefused("x", code=ErrorCode.KAFKA_STORAGE_ERROR), "which may be full"),
         (BufferFull("x"), "kafka.max.block.ms"),
         (TimedOut("x"), "kafka.delivery.timeout.ms"),
-        (ConnectionFailed("x"), "see that the brokers are up"),
+        (ConnectionFailed("x"), "check that the brokers are up"),
     ],
 )
-def test_each_failure_names_the_way_out(error: ClientError, words: str) -> None:
-    assert re.search(words, str(explained(error, ONCE)))
+def test_sink_errors_have_advice(error: ClientError, message: str) -> None:
+    assert re.search(message, str(explain(error, ONCE)))
 
 
-def test_the_fate_of_the_rows_is_told() -> None:
+def test_sink_errors_state_what_happens_to_the_rows() -> None:
     error = ClientError("7 record(s) for t-0: NOBODY_KNOWS")
-    assert str(explained(error, ONCE)).startswith(f"{error}; when this task is run again")
-    assert "will be written again" in str(explained(error, PLAIN))
+    assert str(explain(error, ONCE)).startswith(f"{error}; when this task runs again")
+    assert "are written again" in str(explain(error, PLAIN))

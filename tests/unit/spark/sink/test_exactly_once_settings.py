@@ -1,4 +1,4 @@
-"""What exactly once needs of Spark's settings."""
+"""Spark settings that exactly-once writes require."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SAFE = {STATELESS_ADAPTIVE: "false", ADAPTIVE: "FALSE"}
 
 @pytest.mark.parametrize("is_streaming", [True, False])
 @pytest.mark.parametrize("speculation", [{}, {SPECULATION: "false"}])
-def test_safe_settings_are_let_pass(is_streaming: bool, speculation: dict[str, str]) -> None:
+def test_safe_settings_are_accepted(is_streaming: bool, speculation: dict[str, str]) -> None:
     check_exactly_once_settings({**SAFE, **speculation}.get, is_streaming=is_streaming)
 
 
 @pytest.mark.parametrize("is_streaming", [True, False])
-def test_speculation_is_refused(is_streaming: bool) -> None:
+def test_speculation_is_rejected(is_streaming: bool) -> None:
     with pytest.raises(ExactlyOnceUnsupported, match=r"start Spark with spark.speculation=false"):
         check_exactly_once_settings({**SAFE, SPECULATION: "True"}.get, is_streaming=is_streaming)
 
 
 @pytest.mark.parametrize("value", [None, "true", ""])
-def test_adaption_has_to_be_switched_off_in_so_many_words(value: str | None) -> None:
+def test_adaptive_execution_must_be_explicitly_disabled(value: str | None) -> None:
     settings = {**SAFE, STATELESS_ADAPTIVE: value}
     with pytest.raises(ExactlyOnceUnsupported, match=r"stateless.enabled', 'false'\) \(odradek.spark.enable"):
         check_exactly_once_settings(settings.get, is_streaming=True)

@@ -1,4 +1,4 @@
-"""Record batches have exactly the columns that Spark makes of a schema, whatever part of them it holds."""
+"""Arrow record batches of any selection of the source's columns."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from odradek.records.pure import consumer
 from odradek.spark.source.arrow_batches import ROWS_MAX, ArrowBatchBuilder, repeated_partition, repeated_topic
 from odradek.spark.source.schema import source_schema
 
-TWINS = (_codec, consumer)
-WHOLE = source_schema(include_headers=True)
+CODECS = (_codec, consumer)
+ALL_COLUMNS = source_schema(include_headers=True)
 
-schemas = st.permutations(WHOLE.fields).flatmap(
+schemas = st.permutations(ALL_COLUMNS.fields).flatmap(
     lambda fields: st.integers(1, len(fields)).map(lambda count: StructType(fields[:count]))
 )
 
 
-def batch_of(twin: ModuleType, schema: StructType, data: bytes, topic: str = "castle") -> Any:
+def batch_of(codec: ModuleType, schema: StructType, data: bytes, topic: str = "castle") -> Any:
     rows = ArrowBatchBuilder(schema, topic, 3)
-    builder = twin.ColumnBuilder(rows.wanted)
-    twin.RecordReader(data, topic, 3, 0).take_columns(ROWS_MAX, builder)
+    builder = codec.ColumnBuilder(rows.wanted)
+    codec.RecordReader(data, topic, 3, 0).take_columns(ROWS_MAX, builder)
     return rows.batch(builder.finish())
 
 
 def expected(name: str, record: Any) -> Any:
-    """A record's cell as Spark's own source gives it."""
+    """Return the cell of a record as in Spark's own source."""
     match name:
         case "timestamp":
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=record.timestamp)
@@ -46,37 +46,37 @@ def expected(name: str, record: Any) -> Any:
     return getattr(record, name)
 
 
-@given(schemas, fetches(), st.sampled_from(TWINS))
-def test_any_columns_in_any_order_are_those_of_the_records(
-    schema: StructType, data: bytes, twin: ModuleType
+@given(schemas, fetches(), st.sampled_from(CODECS))
+def test_any_selection_of_columns_matches_the_records(
+    schema: StructType, data: bytes, codec: ModuleType
 ) -> None:
-    batch = batch_of(twin, schema, data)
+    batch = batch_of(codec, schema, data)
     batch.validate(full=True)
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"), check_metadata=True)
-    records = twin.RecordReader(data, "castle", 3, 0).take(ROWS_MAX)
+    records = codec.RecordReader(data, "castle", 3, 0).take(ROWS_MAX)
     assert batch.num_rows == len(records)
     for name in schema.names:
         assert batch.column(name).to_pylist() == [expected(name, record) for record in records], name
 
 
-def test_rows_without_headers_have_null_there() -> None:
+def test_rows_without_headers_have_null_headers() -> None:
     builder = BatchBuilder()
     builder.append(1, None, None, [("a", b"1"), ("b", None)])
     builder.append(2, None, None)
-    column = batch_of(_codec, WHOLE, builder.build()).column("headers")
+    column = batch_of(_codec, ALL_COLUMNS, builder.build()).column("headers")
     assert column.to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
     assert column.null_count == 1
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS_MAX])
-def test_constant_columns_are_made_once_and_cut_to_length(count: int) -> None:
+def test_constant_columns_are_built_once_and_sliced(count: int) -> None:
     data = b""
     if count:
         builder = BatchBuilder()
         for _ in range(count):
             builder.append(1, None, b"")
         data = builder.build()
-    batch = batch_of(_codec, WHOLE, data, "größe")
+    batch = batch_of(_codec, ALL_COLUMNS, data, "größe")
     assert batch.column("topic").to_pylist() == ["größe"] * count
     assert batch.column("partition").to_pylist() == [3] * count
     assert repeated_topic("größe") is repeated_topic("größe")

@@ -1,4 +1,4 @@
-"""Clients are kept per process, by kind and settings, and not too many of them nor too long."""
+"""The pool of clients: reuse by class and settings, eviction, and forks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A, B, C = ({"bootstrap.servers": name} for name in "abc")
 
 
 class Fake:
-    """A client that notes how often it was closed."""
+    """Client that counts how often it is closed."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = settings
@@ -24,7 +24,7 @@ class Fake:
         self.closed_count += 1
 
 
-class Stubborn(Fake):
+class FailingToClose(Fake):
     def close(self, timeout_s: float | None = None) -> None:
         super().close(timeout_s)
         raise TimedOut("the broker is gone")
@@ -37,22 +37,22 @@ class Time:
         return self.now
 
 
-def test_equal_settings_of_one_kind_get_the_same_client() -> None:
+def test_equal_class_and_settings_share_a_client() -> None:
     pool = ClientPool(Time())
     client = pool.get(Fake, {"x": "1", "y": "2"})
     assert pool.get(Fake, {"y": "2", "x": "1"}) is client
-    assert pool.get(Stubborn, {"x": "1", "y": "2"}) is not client
+    assert pool.get(FailingToClose, {"x": "1", "y": "2"}) is not client
     assert pool.get(Fake, {"x": "1"}) is not client
 
 
-def test_a_change_of_the_given_mapping_changes_no_client() -> None:
-    given = dict(A)
-    client = ClientPool(Time()).get(Fake, given)
-    given["bootstrap.servers"] = "elsewhere"
+def test_pool_copies_the_settings() -> None:
+    settings = dict(A)
+    client = ClientPool(Time()).get(Fake, settings)
+    settings["bootstrap.servers"] = "elsewhere"
     assert client.settings == A
 
 
-def test_the_client_that_was_not_used_for_longest_gives_way() -> None:
+def test_least_recently_used_client_is_closed() -> None:
     pool = ClientPool(Time(), clients_max=2)
     first, second = pool.get(Fake, A), pool.get(Fake, B)
     pool.get(Fake, A)
@@ -61,37 +61,37 @@ def test_the_client_that_was_not_used_for_longest_gives_way() -> None:
     assert pool.get(Fake, A) is first
 
 
-def test_an_idle_client_is_closed_when_another_is_asked_for_and_the_one_asked_for_never() -> None:
+def test_idle_client_is_closed_but_never_the_requested_one() -> None:
     time = Time()
     pool = ClientPool(time, idle_max_ms=1000)
-    idle, lively = pool.get(Fake, A), pool.get(Fake, B)
+    idle, busy = pool.get(Fake, A), pool.get(Fake, B)
     time.now = 999
     pool.get(Fake, B)
     time.now = 1500
-    assert pool.get(Fake, B) is lively
-    assert (idle.closed_count, lively.closed_count) == (1, 0)
+    assert pool.get(Fake, B) is busy
+    assert (idle.closed_count, busy.closed_count) == (1, 0)
     time.now = 10_000
-    assert pool.get(Fake, B) is lively
+    assert pool.get(Fake, B) is busy
 
 
-@pytest.mark.parametrize("kind", [Fake, Stubborn])
-def test_a_forgotten_client_is_closed_and_made_anew(kind: type[Fake]) -> None:
+@pytest.mark.parametrize("client_class", [Fake, FailingToClose])
+def test_discarded_client_is_closed_and_created_again(client_class: type[Fake]) -> None:
     pool = ClientPool(Time())
-    client = pool.get(kind, A)
-    pool.forget(client)
-    pool.forget(client)
+    client = pool.get(client_class, A)
+    pool.discard(client)
+    pool.discard(client)
     assert client.closed_count == 1
-    assert pool.get(kind, A) is not client
+    assert pool.get(client_class, A) is not client
 
 
 def test_clear_closes_all() -> None:
     pool = ClientPool(Time())
-    clients = [pool.get(Fake, each) for each in (A, B, C)]
+    clients = [pool.get(Fake, settings) for settings in (A, B, C)]
     pool.clear()
     assert [client.closed_count for client in clients] == [1, 1, 1]
 
 
-def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_child_creates_its_own_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = ClientPool(Time())
     parents = pool.get(Fake, A)
     pool._lock.acquire()  # by a thread that the child does not have

@@ -1,4 +1,4 @@
-"""What is loaded is kept out of the search for garbage, once in each process."""
+"""Freezing of the heap, once per process."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 
 SCRIPT = """
 import gc
-from odradek.spark.worker.heap import settle
-settle()
+from odradek.spark.worker.heap import freeze_heap
+freeze_heap()
 first = gc.get_freeze_count()
 later = [[] for _ in range(1000)]
-settle()
+freeze_heap()
 print(first > 1_000, gc.get_freeze_count() <= first)
 """
 
 
-def test_a_process_settles_once() -> None:
-    # In a process of its own: this one's garbage is nobody else's to freeze.
+def test_heap_is_frozen_once_per_process() -> None:
+    # In a subprocess: freezing this process would affect other tests.
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]

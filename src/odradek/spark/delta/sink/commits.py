@@ -1,8 +1,8 @@
-"""Commits of a sink: files become part of a table once, whoever asks again.
+"""Idempotent commits of a sink's files to a table.
 
-A commit carries an application transaction: who writes, and the number of the batch. A batch whose number
-the table has seen adds nothing; two that race are told apart by delta-rs, which lets one of them win. So
-the answer to any doubt (a crash, a lost answer, another writer) is to look at the table again.
+A commit carries an application transaction: an application id and the batch id as version. A batch whose
+version the table has adds nothing; of two concurrent commits delta-rs lets one succeed. So after any doubt (a
+crash, a lost response, another writer) the table is read again.
 """
 
 from __future__ import annotations
@@ -20,50 +20,52 @@ from pyspark.sql.types import StructField, StructType
 from odradek.client.environment import system_environment
 from odradek.spark.delta.errors import CommitConflict
 from odradek.spark.delta.options import SinkOptions
-from odradek.spark.delta.schemas import compare, from_delta
+from odradek.spark.delta.schemas import compare_schemas, parse_schema
 from odradek.spark.delta.sink.parquet_files import WrittenFile
-from odradek.spark.delta.storage import find_table, open_table, told
-from odradek.spark.sink.markers import stale_checkpoint
+from odradek.spark.delta.storage import find_table, open_table, storage_errors
+from odradek.spark.sink.markers import stale_checkpoint_error
 
 _FIRST_WAIT_S: Final = 0.05
 _WAIT_S_MAX: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Application:
-    """Who writes, and the number of what is written; numbers grow."""
+class AppTransaction:
+    """Application transaction of Delta: an application id, and a version that increases."""
 
-    name: str
+    app_id: str
     version: int
     is_stream: bool = False
-    """True if the numbers are those of a query's batches, of which only the last one can come again."""
+    """True if the versions are a query's batch ids, of which only the last can be replayed."""
 
 
-def is_done(table: DeltaTable, application: Application | None) -> bool:
-    """Whether the table holds this batch already."""
-    if application is None:
+def is_committed(table: DeltaTable, app_transaction: AppTransaction | None) -> bool:
+    """Return True if the table already has this batch."""
+    if app_transaction is None:
         return False
-    seen = table.transaction_version(application.name)
-    return seen is not None and seen >= application.version
+    committed_version = table.transaction_version(app_transaction.app_id)
+    return committed_version is not None and committed_version >= app_transaction.version
 
 
-def check_went_back(path: str, name: str, batch_id: int, storage_options: dict[str, str]) -> None:
-    """Raise StaleCheckpoint if the table holds a later batch of this query."""
+def check_not_stale(path: str, name: str, batch_id: int, storage_options: dict[str, str]) -> None:
+    """Raise StaleCheckpoint if the table has a later batch of this query."""
     table = find_table(path, storage_options)
     if table is not None:
-        _check_went_back(table, Application(name, batch_id, is_stream=True))
+        _check_not_stale(table, AppTransaction(name, batch_id, is_stream=True))
 
 
-def _check_went_back(table: DeltaTable, application: Application | None) -> None:
-    if application is None or not application.is_stream:
+def _check_not_stale(table: DeltaTable, app_transaction: AppTransaction | None) -> None:
+    if app_transaction is None or not app_transaction.is_stream:
         return
-    seen = table.transaction_version(application.name)
-    if seen is not None and seen > application.version:
-        raise stale_checkpoint(application.name, application.version, seen)
+    committed_version = table.transaction_version(app_transaction.app_id)
+    if committed_version is not None and committed_version > app_transaction.version:
+        raise stale_checkpoint_error(app_transaction.app_id, app_transaction.version, committed_version)
 
 
-def properties(application: Application | None) -> CommitProperties:
-    transactions = [] if application is None else [Transaction(application.name, application.version)]
+def commit_properties(app_transaction: AppTransaction | None) -> CommitProperties:
+    transactions = (
+        [] if app_transaction is None else [Transaction(app_transaction.app_id, app_transaction.version)]
+    )
     return CommitProperties(app_transactions=transactions)
 
 
@@ -71,11 +73,11 @@ def commit_files(
     options: SinkOptions,
     schema: StructType,
     files: list[WrittenFile],
-    application: Application | None,
+    app_transaction: AppTransaction | None,
     *,
     overwrite: bool,
 ) -> bool:
-    """Add files to the table, or put them in place of all others; False if the batch is there already."""
+    """Add files to the table, or replace all others; return False if the table already has the batch."""
     committed_ms = system_environment().clock.wall_ms()
 
     def commit(table: DeltaTable) -> None:
@@ -84,31 +86,30 @@ def commit_files(
             "overwrite" if overwrite else "append",
             table.schema(),
             table.metadata().partition_columns,
-            commit_properties=properties(application),
+            commit_properties=commit_properties(app_transaction),
         )
 
-    # A batch without rows needs no version of its own: should it run again, it has no rows again.
-    wanted = commit if files or overwrite else None
-    return commit_once(options, schema, application, wanted)
+    # A batch without rows needs no version: a replay has no rows either.
+    return commit_once(options, schema, app_transaction, commit if files or overwrite else None)
 
 
 def commit_once(
     options: SinkOptions,
     schema: StructType,
-    application: Application | None,
+    app_transaction: AppTransaction | None,
     commit: Callable[[DeltaTable], Any] | None,
 ) -> bool:
-    """Carry out a commit on the newest version, again after each conflict; make the table first."""
+    """Run a commit on the latest version, with retries after conflicts; create the table first."""
     failure: CommitFailedError | None = None
     for attempt in range(options.commit_attempts_max):
         if attempt:
             time.sleep(min(_FIRST_WAIT_S * 2 ** (attempt - 1), _WAIT_S_MAX))
         try:
-            with told(options.path):
-                table = ready_table(options, schema)
-                _check_went_back(table, application)
-                if is_done(table, application):
-                    # After a try, the commit may be this very one, whose answer was lost: its files stay.
+            with storage_errors(options.path):
+                table = prepare_table(options, schema)
+                _check_not_stale(table, app_transaction)
+                if is_committed(table, app_transaction):
+                    # After a retry it may be this very commit, whose response was lost: keep its files.
                     return attempt > 0
                 if commit is not None:
                     commit(table)
@@ -116,13 +117,14 @@ def commit_once(
         except CommitFailedError as error:
             failure = error
     raise CommitConflict(
-        f"the commit to the table at {options.path} lost against other writers {options.commit_attempts_max}"
-        f" times ({failure}): write with fewer writers at a time, or raise the option maxCommitAttempts"
+        f"the commit to the table at {options.path} conflicted with other writers"
+        f" {options.commit_attempts_max} times ({failure}): use fewer concurrent writers, or raise the option"
+        " maxCommitAttempts"
     ) from failure
 
 
-def ready_table(options: SinkOptions, schema: StructType) -> DeltaTable:
-    """The table, made or widened if it must be."""
+def prepare_table(options: SinkOptions, schema: StructType) -> DeltaTable:
+    """Return the table; create it, or add columns, if needed."""
     table = find_table(options.path, options.storage_options)
     if table is None:
         return DeltaTable.create(
@@ -132,10 +134,12 @@ def ready_table(options: SinkOptions, schema: StructType) -> DeltaTable:
             partition_by=list(options.partition_by),
             storage_options=options.storage_options or None,
         )
-    added = compare(from_delta(table.schema().to_json()), schema).added if options.merge_schema else ()
+    added = (
+        compare_schemas(parse_schema(table.schema().to_json()), schema).added if options.merge_schema else ()
+    )
     if not added:
         return table
-    # A version of its own: a crash after it leaves a column of nulls, which the next attempt finds there.
+    # A separate version: after a crash the next attempt finds the column, filled with nulls.
     table.alter.add_columns([_delta_field(field) for field in added])
     return open_table(options.path, options.storage_options)
 

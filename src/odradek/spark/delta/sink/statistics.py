@@ -1,8 +1,8 @@
-"""What Delta wants to know of a file: rows, nulls, least and greatest values, so that readers can skip it.
+"""Delta statistics of a file (row count, null counts, minimum and maximum values), for data skipping.
 
-Taken from the statistics that the Parquet writer has gathered anyway. A bound is left out wherever it might
-exclude a row: for texts too long to tell, decimals that a JSON number cannot hold, floating columns with NaN
-(which Spark sorts last and Parquet leaves out).
+They are taken from the statistics of the Parquet writer. A bound is omitted where it could exclude a row: for
+long strings, for decimals that a JSON number cannot represent, and for floating-point columns with NaN (which
+Spark sorts last and Parquet ignores).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# As many columns as Delta looks at by default, and as much of a text.
+# Delta's defaults.
 _COLUMNS_MAX: Final = 32
 _TEXT_CHARACTERS_MAX: Final = 32
 _EXACT_DIGITS_MAX: Final = 15
@@ -25,8 +25,8 @@ Leaf = tuple[tuple[str, ...], pa.DataType, bool]
 
 
 def add_statistics(metadata: pq.FileMetaData, schema: pa.Schema, with_nan: frozenset[str]) -> str:
-    """The ``stats`` of an add action."""
-    told: dict[str, Any] = {
+    """Return the ``stats`` of an add action."""
+    stats: dict[str, Any] = {
         "numRecords": metadata.num_rows,
         "minValues": {},
         "maxValues": {},
@@ -39,7 +39,7 @@ def add_statistics(metadata: pq.FileMetaData, schema: pa.Schema, with_nan: froze
         ]
         if any(part is None or not part.has_null_count for part in parts):
             continue
-        _put(told["nullCount"], path, sum(part.null_count for part in parts))
+        _put(stats["nullCount"], path, sum(part.null_count for part in parts))
         filled = [part for part in parts if part.has_min_max]
         is_whole = all(part.has_min_max or part.num_values == 0 for part in parts)
         if not filled or not is_whole or path[0] in with_nan:
@@ -47,13 +47,13 @@ def add_statistics(metadata: pq.FileMetaData, schema: pa.Schema, with_nan: froze
         least, greatest = min(part.min for part in filled), max(part.max for part in filled)
         bounds = lower_bound(least, kind), upper_bound(greatest, kind)
         if None not in bounds:
-            _put(told["minValues"], path, bounds[0])
-            _put(told["maxValues"], path, bounds[1])
-    return json.dumps(told, separators=(",", ":"))
+            _put(stats["minValues"], path, bounds[0])
+            _put(stats["maxValues"], path, bounds[1])
+    return json.dumps(stats, separators=(",", ":"))
 
 
 def leaves(schema: pa.Schema) -> Iterator[Leaf]:
-    """The columns of the Parquet file in their order, and whether each has one value a row."""
+    """Yield the leaf columns of the Parquet file in order: path, type, and True if one value per row."""
     for field in schema:
         yield from _leaves_of((field.name,), field.type, True)
 
@@ -72,14 +72,14 @@ def _leaves_of(path: tuple[str, ...], kind: pa.DataType, is_single: bool) -> Ite
 
 
 def lower_bound(value: Any, kind: pa.DataType) -> Any:
-    """A value that is not greater than any in the file, as JSON holds it; None if there is none."""
+    """Return a JSON value that is not greater than any in the file; None if there is none."""
     if pa.types.is_string(kind) and isinstance(value, str):
         return value[:_TEXT_CHARACTERS_MAX]
     return _bound(value, kind)
 
 
 def upper_bound(value: Any, kind: pa.DataType) -> Any:
-    """A value that is not less than any in the file; None if there is none."""
+    """Return a JSON value that is not less than any in the file; None if there is none."""
     if pa.types.is_string(kind) and isinstance(value, str):
         return value if len(value) <= _TEXT_CHARACTERS_MAX else None
     return _bound(value, kind)

@@ -1,9 +1,8 @@
-"""Writers of a table, as Spark calls them: checks on the driver, files by executors, one commit on the
-driver.
+"""Writers of a table: checks on the driver, files written by tasks, one commit on the driver.
 
-Spark makes a fresh writer for each of these steps, so that only messages lead from files to the commit.
-Files of a failed batch are removed only if a task failed: then no commit was tried. After a commit that
-failed nobody can say whether it did, and the files stay for vacuum.
+Spark creates a new writer for each of these steps, so only commit messages link files to the commit. Files of
+a failed batch are removed only if a task failed: then no commit was attempted. After a failed commit its
+outcome is unknown, and the files are left to vacuum.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from odradek.spark.delta import maintenance, schemas
 from odradek.spark.delta.errors import InvalidRows, TableOptionError
 from odradek.spark.delta.options import SinkOptions
 from odradek.spark.delta.sink import dead_letters
-from odradek.spark.delta.sink.commits import Application, commit_files
-from odradek.spark.delta.sink.dead_letters import DeadLetters
+from odradek.spark.delta.sink.commits import AppTransaction, commit_files
+from odradek.spark.delta.sink.dead_letters import DeadLetterSender
 from odradek.spark.delta.sink.merge import STAGING, merge_files, remove_staging
-from odradek.spark.delta.sink.parquet_files import ParquetFiles, WrittenFile, remove
-from odradek.spark.delta.storage import file_system, find_table, is_local, told
-from odradek.spark.worker.heap import settle
+from odradek.spark.delta.sink.parquet_files import ParquetFiles, WrittenFile, remove_files
+from odradek.spark.delta.storage import file_system, find_table, is_local, storage_errors
+from odradek.spark.worker.heap import freeze_heap
 from odradek.spark.worker.quick_ack import QuickAckOnUnpickle
 
 
 @dataclass
 class TaskFiles(WriterCommitMessage):
-    """What one task has written."""
+    """Commit message of one task."""
 
     query_id: str | None
     files: list[WrittenFile]
@@ -45,7 +44,7 @@ class TaskFiles(WriterCommitMessage):
 
 
 class TableWriter:
-    """One write to a table: what the batch and the stream writer share."""
+    """One write to a table, shared by the batch and the stream writer."""
 
     def __init__(self, options: SinkOptions, frame: StructType, *, overwrite: bool) -> None:
         dead_letters.check_frame(frame, options)
@@ -65,52 +64,51 @@ class TableWriter:
             schemas.check_columns(self.schema, (self.options.order_by,), "orderBy")
         if self.options.keys and self.overwrite:
             raise TableOptionError(
-                "option keys updates rows by their keys, but complete mode and overwrite replace the whole"
-                " table: leave keys out, or use append mode"
+                "option keys cannot be used with complete mode or overwrite, which replace the whole table:"
+                " remove keys, or use append mode"
             )
 
     def _check_table(self) -> None:
         table = find_table(self.options.path, self.options.storage_options)
         if table is None:
             return
-        there = schemas.from_delta(table.schema().to_json())
+        table_schema = schemas.parse_schema(table.schema().to_json())
         metadata = table.metadata()
-        schemas.check_writable(there, metadata.configuration, self.options.path)
-        change = schemas.compare(there, self.schema)
+        schemas.check_writable(table_schema, metadata.configuration, self.options.path)
+        change = schemas.compare_schemas(table_schema, self.schema)
         schemas.check_change(change, self.options.path, merge_schema=self.options.merge_schema)
         self.partition_by = tuple(metadata.partition_columns)
-        self.not_null = tuple(field.name for field in there if not field.nullable)
+        self.not_null = tuple(field.name for field in table_schema if not field.nullable)
         if self.options.partition_by and self.options.partition_by != self.partition_by:
             raise TableOptionError(
-                f"the table at {self.options.path} is partitioned by"
-                f" {', '.join(self.partition_by) or 'nothing'}, not by"
-                f" {', '.join(self.options.partition_by)}: leave the option partitionBy out, or write another"
-                " table"
+                f"option partitionBy must match the table at {self.options.path}, which is partitioned by"
+                f" {', '.join(self.partition_by) or 'nothing'}, got {', '.join(self.options.partition_by)}:"
+                " remove the option, or write another table"
             )
 
     # On executors.
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
-        """Write the rows of one task into files that no version knows yet."""
+        """Write the rows of one task to files that are not committed yet."""
         query_id, batch_id = _running_batch()
         staging = self._staging(query_id, batch_id)
         files = self._files(staging)
-        dead = DeadLetters(self.options)
+        dead_letter_sender = DeadLetterSender(self.options)
         row_count = 0
         schema = to_arrow_schema(self.schema, timezone="UTC")
         try:
             for batch in batches:
                 row_count += batch.num_rows
-                rows = fitted(dead.without(batch), schema)
+                rows = cast_rows(dead_letter_sender.send_from(batch), schema)
                 self._check_nulls(rows)
                 if rows.num_rows:
                     files.write(rows)
             written = files.close()
-            dead.finish()
+            dead_letter_sender.finish()
         except BaseException:
             files.discard()
             raise
-        return TaskFiles(query_id, written, row_count, dead.count, staging)
+        return TaskFiles(query_id, written, row_count, dead_letter_sender.count, staging)
 
     def _staging(self, query_id: str | None, batch_id: str | None) -> str | None:
         if not self.options.keys:
@@ -121,7 +119,7 @@ class TableWriter:
     def _files(self, staging: str | None) -> ParquetFiles:
         storage = file_system(self.options.path, self.options.storage_options)
         if is_local(self.options.path):
-            with told(self.options.path):
+            with storage_errors(self.options.path):
                 storage.base_fs.create_dir(self.options.path, recursive=True)
         return ParquetFiles(
             storage,
@@ -138,26 +136,26 @@ class TableWriter:
             index = rows.schema.get_field_index(name)
             if index < 0 or rows.column(index).null_count:
                 raise InvalidRows(
-                    f"column {name} of the table at {self.options.path} must not be null, but a row has no"
-                    " value there: filter such rows out, or drop the column's NOT NULL"
+                    f"column {name} of the table at {self.options.path} must not be null, got a row without a"
+                    " value: filter such rows out, or drop the column's NOT NULL"
                 )
 
     # On the driver.
 
-    def commit(self, messages: list[Any], application: Application | None) -> None:
-        """Make the files of all tasks part of the table, if this batch is not there already."""
-        sent = [message for message in messages if isinstance(message, TaskFiles)]
-        self._check_ratio(sent)
-        files = [file for message in sent for file in message.files]
+    def commit(self, messages: list[Any], app_transaction: AppTransaction | None) -> None:
+        """Commit the files of all tasks, unless the table already has this batch."""
+        task_files = [message for message in messages if isinstance(message, TaskFiles)]
+        self._check_ratio(task_files)
+        files = [file for message in task_files for file in message.files]
         if self.options.keys:
-            is_new = merge_files(self.options, self.schema, files, application)
-            self._remove_staging(sent)
+            is_new = merge_files(self.options, self.schema, files, app_transaction)
+            self._remove_staging(task_files)
         else:
-            is_new = commit_files(self.options, self.schema, files, application, overwrite=self.overwrite)
+            is_new = commit_files(self.options, self.schema, files, app_transaction, overwrite=self.overwrite)
             if not is_new:
-                # Written again by a batch that had been committed before: in no version, and in none to come.
+                # Files of a replay of a committed batch are in no version.
                 self._remove(files)
-        version = -1 if application is None else application.version
+        version = -1 if app_transaction is None else app_transaction.version
         if is_new and maintenance.is_due(version, self.options.compact_every):
             maintenance.after_batch(
                 self.options.path,
@@ -166,9 +164,9 @@ class TableWriter:
                 vacuum_hours=self.options.vacuum_hours,
             )
 
-    def _check_ratio(self, sent: list[TaskFiles]) -> None:
-        dead_count = sum(message.dead_count for message in sent)
-        row_count = sum(message.row_count for message in sent)
+    def _check_ratio(self, task_files: list[TaskFiles]) -> None:
+        dead_count = sum(message.dead_count for message in task_files)
+        row_count = sum(message.row_count for message in task_files)
         options = self.options
         dead_letters.check_ratio(
             dead_count, row_count, options.dead_letter_ratio_max, options.dead_letter_topic
@@ -176,49 +174,49 @@ class TableWriter:
 
     def abort(self, messages: list[Any]) -> None:
         """Remove the files of a batch whose tasks failed."""
-        sent = [message for message in messages if isinstance(message, TaskFiles)]
+        task_files = [message for message in messages if isinstance(message, TaskFiles)]
         if self.options.keys:
-            self._remove_staging(sent)
+            self._remove_staging(task_files)
         elif any(message is None for message in messages):
-            self._remove([file for message in sent for file in message.files])
+            self._remove([file for message in task_files for file in message.files])
 
     def _remove(self, files: list[WrittenFile]) -> None:
         if files:
             storage = file_system(self.options.path, self.options.storage_options)
-            remove(storage, [file.path for file in files])
+            remove_files(storage, [file.path for file in files])
 
-    def _remove_staging(self, sent: list[TaskFiles]) -> None:
-        folders = {message.staging for message in sent if message.staging is not None}
+    def _remove_staging(self, task_files: list[TaskFiles]) -> None:
+        folders = {message.staging for message in task_files if message.staging is not None}
         if folders:
             remove_staging(file_system(self.options.path, self.options.storage_options), folders)
 
 
 class StreamWriter(QuickAckOnUnpickle, DataSourceStreamArrowWriter):
-    """A micro-batch; the query's id and the batch's number make its commit idempotent."""
+    """Writes a micro-batch; the query id and the batch id make its commit idempotent."""
 
     def __init__(self, table: TableWriter) -> None:
         self._table = table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         files = self._table.write(iterator)
-        settle()
+        freeze_heap()
         return files
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         query_ids = {message.query_id for message in messages if message is not None}
         name = self._table.options.sink_id or "odradek"
-        # A batch of no tasks has no files either: there is nothing that could be added twice.
-        application = None
+        # A batch without tasks has no files that could be added twice.
+        app_transaction = None
         if query_ids:
-            application = Application(f"{name}:{query_ids.pop()}", batchId, is_stream=True)
-        self._table.commit(messages, application)
+            app_transaction = AppTransaction(f"{name}:{query_ids.pop()}", batchId, is_stream=True)
+        self._table.commit(messages, app_transaction)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         self._table.abort(messages)
 
 
 class BatchWriter(QuickAckOnUnpickle, DataSourceArrowWriter):
-    """A batch; with a ``sinkId`` it is idempotent too."""
+    """Writes a batch; with a ``sinkId`` it is idempotent too."""
 
     def __init__(self, table: TableWriter) -> None:
         self._table = table
@@ -228,15 +226,17 @@ class BatchWriter(QuickAckOnUnpickle, DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         options = self._table.options
-        application = None if options.sink_id is None else Application(options.sink_id, options.sink_version)
-        self._table.commit(messages, application)
+        app_transaction = (
+            None if options.sink_id is None else AppTransaction(options.sink_id, options.sink_version)
+        )
+        self._table.commit(messages, app_transaction)
 
     def abort(self, messages: list[Any]) -> None:
         self._table.abort(messages)
 
 
 def _running_batch() -> tuple[str | None, str | None]:
-    """The query and the batch that this task works for; a batch write has none."""
+    """Return the query id and batch id of this task; a batch write has none."""
     context = TaskContext.get()
     if context is None:
         return None, None
@@ -244,8 +244,8 @@ def _running_batch() -> tuple[str | None, str | None]:
     return query_id, context.getLocalProperty("streaming.sql.batchId")
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in the table's types: times in UTC, everything nullable."""
+def cast_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast the rows to the table's types: timestamps in UTC, everything nullable."""
     columns = []
     for field in schema:
         column = batch.column(batch.schema.get_field_index(field.name))

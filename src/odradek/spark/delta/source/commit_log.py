@@ -1,7 +1,6 @@
-"""One version of a table's log: what its commit added and removed. Pure.
+"""Commits of a table's log: the files that a version added and removed. Pure.
 
-Invariant: files are in the order of the log, which never changes; so a position within a version means the
-same whenever it is read.
+Invariant: files are in the order of the log, which never changes, so an index within a version is stable.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from urllib.parse import unquote
 
 
 class TableFile(NamedTuple):
-    """A file of a table; its path as storage knows it, its partition values as the log spells them."""
+    """A data file of a table; the path is relative to the table, partition values are text of the log."""
 
     path: str
     size_bytes: int
@@ -32,49 +31,49 @@ class CommitKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Commit:
-    """What one version did to the rows."""
+    """One version: the kind of change, and the files added."""
 
     kind: CommitKind
     operation: str
     added: tuple[TableFile, ...]
     schema_json: str | None
-    """The schema from here on, where the commit sets one."""
+    """The new schema, if the commit changes it."""
 
 
-def log_name(version: int) -> str:
-    """Where a version lies in the table's folder."""
+def log_path(version: int) -> str:
+    """Return the path of a version's log entry, relative to the table."""
     return f"_delta_log/{version:020d}.json"
 
 
-def version_of(name: str) -> int | None:
-    """The version that a file of the log tells of, if it tells of one."""
+def parse_version(name: str) -> int | None:
+    """Return the version of a log file; None if it is not a log entry."""
     stem, dot, ending = name.partition(".")
     return int(stem) if dot and ending == "json" and stem.isdigit() else None
 
 
 def read_commit(text: str) -> Commit:
-    """What a version's actions say; files that only moved rows (``dataChange`` is false) do not count."""
+    """Parse a version's actions; files that only rearrange rows (``dataChange`` false) do not count."""
     actions = [json.loads(line) for line in text.splitlines() if line.strip()]
     added = [action["add"] for action in actions if "add" in action]
     removed = [action["remove"] for action in actions if "remove" in action]
-    new = [add for add in added if add.get("dataChange", True)]
-    gone = [remove for remove in removed if remove.get("dataChange", True)]
-    is_moved = bool(added or removed) and not new and not gone
+    changed_adds = [add for add in added if add.get("dataChange", True)]
+    changed_removes = [remove for remove in removed if remove.get("dataChange", True)]
+    is_rearranged = bool(added or removed) and not changed_adds and not changed_removes
     schemas = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return Commit(
-        kind=CommitKind.REARRANGES if is_moved else _kind(new, gone),
+        kind=CommitKind.REARRANGES if is_rearranged else _kind(changed_adds, changed_removes),
         operation=next(
             (action["commitInfo"].get("operation", "") for action in actions if "commitInfo" in action), ""
         ),
-        added=tuple(_file(add) for add in new),
+        added=tuple(_file(add) for add in changed_adds),
         schema_json=schemas[-1] if schemas else None,
     )
 
 
-def _kind(new: list[dict[str, Any]], gone: list[dict[str, Any]]) -> CommitKind:
-    if not gone:
+def _kind(adds: list[dict[str, Any]], removes: list[dict[str, Any]]) -> CommitKind:
+    if not removes:
         return CommitKind.APPENDS
-    return CommitKind.CHANGES if new else CommitKind.DELETES
+    return CommitKind.CHANGES if adds else CommitKind.DELETES
 
 
 def _file(add: dict[str, Any]) -> TableFile:
@@ -87,8 +86,8 @@ def _file(add: dict[str, Any]) -> TableFile:
     )
 
 
-def grouped(files: Iterable[TableFile], group_bytes: int) -> list[tuple[TableFile, ...]]:
-    """Files put together until they are about as large as one input partition should be."""
+def group_files(files: Iterable[TableFile], group_bytes: int) -> list[tuple[TableFile, ...]]:
+    """Group files into input partitions of about ``group_bytes``."""
     groups: list[tuple[TableFile, ...]] = []
     group: list[TableFile] = []
     size_bytes = 0

@@ -1,8 +1,8 @@
-"""How far a stream has read a table, and how far its next batch goes: pure.
+"""Offsets of a stream over a table, and the end of its next batch. Pure.
 
-A position is the next thing to read: a version, and how many of its files are done. ``snapshot`` says that
-the files are those of the whole table at that version, with which a stream begins unless told otherwise. A
-version that is read to its end is never a position: the next one is, so that each place has one name only.
+An offset is the next file to read: a version, and the number of its files that are read. With ``snapshot``
+the files are those of the whole table at that version, with which a stream starts by default. A version that
+is completely read is never an offset: the next one is, so that each offset has a single form.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from odradek.spark.delta.options import SourceOptions
 from odradek.spark.delta.source.commit_log import Commit, CommitKind, TableFile
 
 
-class Position(NamedTuple):
-    """The next thing to read."""
+class DeltaOffset(NamedTuple):
+    """The next file to read."""
 
     version: int
     files: int = 0
     snapshot: bool = False
 
-    def as_offset(self) -> dict[str, Any]:
-        """As Spark keeps it, which compares offsets as text: the keys are sorted."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form; Spark compares offsets as text, so the keys are sorted."""
         return {"files": self.files, "snapshot": self.snapshot, "version": self.version}
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """Files ``start`` to ``end`` (None: the last) of a version, or of the whole table at it."""
 
     version: int
@@ -36,65 +36,67 @@ class Span(NamedTuple):
     snapshot: bool
 
 
-class Limits(NamedTuple):
-    """How much one batch may take; at least one file or version is always taken."""
+class BatchLimits(NamedTuple):
+    """BatchLimits of one batch; at least one file or version is always read."""
 
     files_max: int | None
     versions_max: int | None
 
 
-def from_offset(offset: dict[str, Any]) -> Position:
-    """A position as a checkpoint has it."""
-    return Position(int(offset["version"]), int(offset.get("files", 0)), bool(offset.get("snapshot", False)))
+def offset_from_json(offset: dict[str, Any]) -> DeltaOffset:
+    """Parse the offset of a checkpoint."""
+    return DeltaOffset(
+        int(offset["version"]), int(offset.get("files", 0)), bool(offset.get("snapshot", False))
+    )
 
 
-def spans(start: Position, end: Position) -> list[Span]:
-    """What lies between two positions: a function of these two only, for a replay must read the same."""
+def spans_between(start: DeltaOffset, end: DeltaOffset) -> list[FileSpan]:
+    """Return the files between two offsets: a function of these only, because a replay must read the same."""
     if end.snapshot:
         is_same = start.snapshot and start.version == end.version and start.files < end.files
-        return [Span(end.version, start.files, end.files, True)] if is_same else []
-    found: list[Span] = []
+        return [FileSpan(end.version, start.files, end.files, True)] if is_same else []
+    result: list[FileSpan] = []
     if start.snapshot:
         if end.version <= start.version:
             return []
-        found.append(Span(start.version, start.files, None, True))
-        start = Position(start.version + 1)
+        result.append(FileSpan(start.version, start.files, None, True))
+        start = DeltaOffset(start.version + 1)
     for version in range(start.version, end.version):
-        found.append(Span(version, start.files if version == start.version else 0, None, False))
+        result.append(FileSpan(version, start.files if version == start.version else 0, None, False))
     if end.files:
         first = start.files if start.version == end.version else 0
         if start.version <= end.version and first < end.files:
-            found.append(Span(end.version, first, end.files, False))
-    return found
+            result.append(FileSpan(end.version, first, end.files, False))
+    return result
 
 
-def advance(
-    start: Position,
-    newest: int,
-    limits: Limits,
+def next_offset(
+    start: DeltaOffset,
+    latest: int,
+    limits: BatchLimits,
     file_count: Callable[[int, bool], int],
-) -> Position:
-    """How far the next batch goes, at most to the end of version ``newest``.
+) -> DeltaOffset:
+    """Return the end of the next batch, at most the end of version ``latest``.
 
-    ``file_count`` tells how many files a version has to read, or the whole table at it.
+    ``file_count`` returns the number of files of a version, or of the snapshot at it.
     """
-    position, files, versions = start, 0, 0
-    while position.version <= newest:
+    offset, files, versions = start, 0, 0
+    while offset.version <= latest:
         if limits.versions_max is not None and versions >= limits.versions_max:
             break
-        total = file_count(position.version, position.snapshot)
-        left = max(0, total - position.files)
+        total = file_count(offset.version, offset.snapshot)
+        left = max(0, total - offset.files)
         room = left if limits.files_max is None else limits.files_max - files
         if left > room:
-            return position._replace(files=position.files + room)
+            return offset._replace(files=offset.files + room)
         files += left
         versions += 1
-        position = Position(position.version + 1)
-    return position
+        offset = DeltaOffset(offset.version + 1)
+    return offset
 
 
 def files_to_read(commit: Commit, version: int, options: SourceOptions) -> tuple[TableFile, ...]:
-    """The files of a version that a stream reads; other commits than plain additions must be allowed."""
+    """Return the files of a version that a stream reads; raise TableChanged unless changes are allowed."""
     if commit.kind in (CommitKind.APPENDS, CommitKind.REARRANGES):
         return commit.added
     if options.skip_change_commits:
@@ -105,7 +107,7 @@ def files_to_read(commit: Commit, version: int, options: SourceOptions) -> tuple
         return ()
     raise TableChanged(
         f"version {version} of the table at {options.path} {commit.kind.value}"
-        f" ({commit.operation or 'a commit'}), and a stream can only pass on rows that are added: set the"
-        " option skipChangeCommits=true to leave such versions out, or ignoreChanges=true to read the files"
-        " they rewrote (rows may come twice), or begin with a new checkpoint"
+        f" ({commit.operation or 'a commit'}), but a stream can only read added rows: set the option"
+        " skipChangeCommits=true to skip such versions, or ignoreChanges=true to read the files they rewrote"
+        " (with duplicate rows), or start with a new checkpoint"
     )

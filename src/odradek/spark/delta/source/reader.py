@@ -1,4 +1,4 @@
-"""A table, or an older version of it, read as a batch."""
+"""Batch reads of a table, at its latest or an older version."""
 
 from __future__ import annotations
 
@@ -14,59 +14,61 @@ from pyspark.sql.types import StructType
 
 from odradek.spark.delta.errors import TableError, TableOptionError
 from odradek.spark.delta.options import SourceOptions
-from odradek.spark.delta.schemas import check_mapping, from_delta
-from odradek.spark.delta.source.commit_log import grouped
+from odradek.spark.delta.schemas import check_mapping, parse_schema
+from odradek.spark.delta.source.commit_log import group_files
 from odradek.spark.delta.source.file_reader import FilePartition, record_batches
 from odradek.spark.delta.source.table_log import table_files
-from odradek.spark.delta.storage import open_table, told
+from odradek.spark.delta.storage import open_table, storage_errors
 from odradek.spark.worker.quick_ack import QuickAckOnUnpickle
 
 
 class TableReader(QuickAckOnUnpickle, DataSourceReader):
-    """All rows of one version; which one is settled when the plan is made."""
+    """Reads all rows of one version, which is fixed when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> list[FilePartition]:
-        files = sorted(table_files(chosen_table(self._options), self._options.path))
-        # An empty list would make Spark call ``read`` with no partition at all.
-        return [FilePartition(group) for group in grouped(files, self._options.partition_bytes) or [()]]
+        files = sorted(table_files(open_requested_version(self._options), self._options.path))
+        # With an empty list Spark would call ``read`` without a partition.
+        return [FilePartition(group) for group in group_files(files, self._options.partition_bytes) or [()]]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         yield from record_batches(self._options, partition.files, self._schema)
 
 
-def chosen_table(options: SourceOptions) -> DeltaTable:
-    """The table at the version or the time that was asked for."""
+def open_requested_version(options: SourceOptions) -> DeltaTable:
+    """Open the table at the requested version or timestamp."""
     table = open_table(options.path, options.storage_options)
-    wanted = options.version_as_of if options.timestamp_as_of is None else _moment(options.timestamp_as_of)
-    if wanted is None:
+    requested = (
+        options.version_as_of if options.timestamp_as_of is None else _parse_time(options.timestamp_as_of)
+    )
+    if requested is None:
         return table
     try:
-        with told(options.path):
-            table.load_as_version(wanted)
+        with storage_errors(options.path):
+            table.load_as_version(requested)
     except (DeltaError, TableError, ValueError) as error:
         raise TableOptionError(
-            f"the table at {options.path} has no version {wanted} any more, or not yet ({error}): its newest"
-            f" is {table.version()}"
+            f"the table at {options.path} does not have version {requested} ({error}): its latest version is"
+            f" {table.version()}"
         ) from error
     return table
 
 
-def _moment(text: str) -> datetime.datetime:
+def _parse_time(text: str) -> datetime.datetime:
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        time = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise TableOptionError(
-            f"option timestampAsOf is {text!r}, but must be a time like 2026-01-31T12:00:00Z"
+            f"option timestampAsOf must be a time such as 2026-01-31T12:00:00Z, got {text!r}"
         ) from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
 
 
 def read_schema(options: SourceOptions) -> StructType:
-    """The columns of the table, if it is one that can be read."""
-    table = chosen_table(options)
+    """Return the columns of the table; raise TableUnsupported if it cannot be read."""
+    table = open_requested_version(options)
     check_mapping(table.metadata().configuration, options.path)
-    return from_delta(table.schema().to_json())
+    return parse_schema(table.schema().to_json())

@@ -1,7 +1,7 @@
-"""A table followed as a stream: the whole of it first, then what each version adds.
+"""Streaming reads of a table: a snapshot first, then the files that each version adds.
 
-The first batch is empty on purpose: it pins in the checkpoint where the stream begins, which Spark would
-otherwise ask again after a failure, and hear another answer.
+The first batch is empty on purpose: it records the stream's start in the checkpoint. Otherwise Spark would
+request the initial offset again after a failure, and get another one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odradek.spark.delta.errors import HistoryLost, SchemaRefused
+from odradek.spark.delta.errors import HistoryLost, SchemaMismatch
 from odradek.spark.delta.options import SourceOptions
-from odradek.spark.delta.schemas import compare, from_delta
-from odradek.spark.delta.source.commit_log import TableFile, grouped
+from odradek.spark.delta.schemas import compare_schemas, parse_schema
+from odradek.spark.delta.source.commit_log import TableFile, group_files
 from odradek.spark.delta.source.file_reader import FilePartition, record_batches
 from odradek.spark.delta.source.offsets import (
-    Limits,
-    Position,
-    Span,
-    advance,
+    BatchLimits,
+    DeltaOffset,
+    FileSpan,
     files_to_read,
-    from_offset,
-    spans,
+    next_offset,
+    offset_from_json,
+    spans_between,
 )
 from odradek.spark.delta.source.table_log import TableLog, raise_deletions
 from odradek.spark.delta.storage import open_table
@@ -42,28 +42,30 @@ _log = events.logger("spark")
 
 
 class TableStreamReader(QuickAckOnUnpickle, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as the query, on the driver; ``read`` runs on executors with a copy."""
+    """One object per query on the driver; ``read`` runs on executors with a copy."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._initial: Position | None = None
-        self._is_anchored = False
+        self._initial: DeltaOffset | None = None
+        self._is_initial_batch_planned = False
         self._target: int | None = None
         self._log: TableLog | None = None
-        self._newest = -1
+        self._latest = -1
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
-            self._initial = self._first_position()
-        return self._initial.as_offset()
+            self._initial = self._first_offset()
+        return self._initial.to_json()
 
-    def _first_position(self) -> Position:
-        wanted = self._options.starting_version
-        if isinstance(wanted, int):
-            return Position(wanted)
-        newest = open_table(self._options.path, self._options.storage_options).version()
-        return Position(newest + 1) if wanted == "latest" else Position(newest, 0, snapshot=True)
+    def _first_offset(self) -> DeltaOffset:
+        starting_version = self._options.starting_version
+        if isinstance(starting_version, int):
+            return DeltaOffset(starting_version)
+        latest = open_table(self._options.path, self._options.storage_options).version()
+        if starting_version == "latest":
+            return DeltaOffset(latest + 1)
+        return DeltaOffset(latest, 0, snapshot=True)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._options.files_per_trigger_max)
@@ -72,42 +74,42 @@ class TableStreamReader(QuickAckOnUnpickle, DataSourceStreamReader, SupportsTrig
         self._target = open_table(self._options.path, self._options.storage_options).version()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if self._initial is not None and not self._is_anchored:
-            self._is_anchored = True
+        if self._initial is not None and not self._is_initial_batch_planned:
+            self._is_initial_batch_planned = True
             return start
-        position = from_offset(start)
-        self._newest = self._table_log().newest(position.version)
-        newest = self._newest if self._target is None else min(self._newest, self._target)
-        if position.snapshot:
-            newest = max(newest, position.version)
+        offset = offset_from_json(start)
+        self._latest = self._table_log().latest(offset.version)
+        latest = self._latest if self._target is None else min(self._latest, self._target)
+        if offset.snapshot:
+            latest = max(latest, offset.version)
         files_max = None if isinstance(limit, ReadAllAvailable) else self._options.files_per_trigger_max
-        limits = Limits(files_max, self._options.versions_per_trigger_max)
-        return advance(
-            position, newest, limits, lambda version, whole: len(self._files(version, whole))
-        ).as_offset()
+        limits = BatchLimits(files_max, self._options.versions_per_trigger_max)
+        return next_offset(
+            offset, latest, limits, lambda version, snapshot: len(self._files(version, snapshot))
+        ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return Position(self._newest + 1).as_offset() if self._newest >= 0 else None
+        return DeltaOffset(self._latest + 1).to_json() if self._latest >= 0 else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[FilePartition]:
         files = [
             file
-            for span in spans(from_offset(start), from_offset(end))
+            for span in spans_between(offset_from_json(start), offset_from_json(end))
             for file in self._files_of(span)
         ]  # fmt: skip
-        return [FilePartition(group) for group in grouped(files, self._options.partition_bytes)]
+        return [FilePartition(group) for group in group_files(files, self._options.partition_bytes)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         yield from record_batches(self._options, partition.files, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint knows how far the stream is."""
+        """Do nothing: the checkpoint holds the stream's progress."""
 
-    def _files_of(self, span: Span) -> tuple[TableFile, ...]:
+    def _files_of(self, span: FileSpan) -> tuple[TableFile, ...]:
         return self._files(span.version, span.snapshot)[span.start : span.end]
 
-    def _files(self, version: int, whole: bool) -> tuple[TableFile, ...]:
-        if whole:
+    def _files(self, version: int, snapshot: bool) -> tuple[TableFile, ...]:
+        if snapshot:
             return self._table_log().snapshot(version)
         try:
             commit = self._table_log().commit(version)
@@ -124,13 +126,15 @@ class TableStreamReader(QuickAckOnUnpickle, DataSourceStreamReader, SupportsTrig
         return files
 
     def _check_schema(self, schema_json: str, version: int) -> None:
-        # A column that is not there at that version is read as nulls; one of another type cannot be.
-        retyped = compare(from_delta(schema_json), self._schema).retyped
+        # A column missing at that version is read as nulls; one of another type cannot be read.
+        retyped = compare_schemas(parse_schema(schema_json), self._schema).retyped
         if retyped:
-            told = ", ".join(f"{name} {was} (read as {asked})" for name, was, asked in retyped)
-            raise SchemaRefused(
-                f"version {version} of the table at {self._options.path} makes {told}: start the query"
-                " again with the schema it has now and a new checkpoint, or read only the columns that stayed"
+            changes = ", ".join(
+                f"{name} to {table_type} (read as {read_type})" for name, table_type, read_type in retyped
+            )
+            raise SchemaMismatch(
+                f"version {version} of the table at {self._options.path} changes {changes}: restart the query"
+                " with the current schema and a new checkpoint, or read only the unchanged columns"
             )
 
     def _table_log(self) -> TableLog:

@@ -1,4 +1,4 @@
-"""Files and commits of a sink, without Spark: what is written, what is skipped, what is left behind."""
+"""Files and commits of the Delta sink, without Spark."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from odradek.spark.delta.errors import (
 from odradek.spark.delta.options import SinkOptions, read_sink_options
 from odradek.spark.delta.sink import parquet_files
 from odradek.spark.delta.sink import writer as writing
-from odradek.spark.delta.sink.commits import Application, check_went_back
+from odradek.spark.delta.sink.commits import AppTransaction, check_not_stale
 from odradek.spark.delta.sink.parquet_files import ParquetFiles
 from odradek.spark.delta.sink.statistics import lower_bound, upper_bound
 from odradek.spark.delta.sink.writer import StreamWriter, TableWriter
-from odradek.spark.delta.storage import file_system, open_table, resolved, storage_words
+from odradek.spark.delta.storage import absolute_path, file_system, open_table, storage_error_message
 from odradek.spark.sink.markers import StaleCheckpoint
 
 
@@ -60,16 +60,16 @@ def batch(*ids: int | None, day: str | None = "mon") -> pa.RecordBatch:
 
 
 def ids(path: Path) -> list[int]:
-    found: list[int] = sorted(pa.table(DeltaTable(str(path)).scan())["id"].to_pylist())
-    return found
+    numbers: list[int] = sorted(pa.table(DeltaTable(str(path)).scan())["id"].to_pylist())
+    return numbers
 
 
 def append(path: Path, version: int, *numbers: int, name: str = "app", **options: str) -> None:
     table = writer(path, **options)
-    table.commit([table.write(iter([batch(*numbers)]))], Application(name, version))
+    table.commit([table.write(iter([batch(*numbers)]))], AppTransaction(name, version))
 
 
-def test_a_batch_that_the_table_has_seen_adds_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_replayed_batch_adds_no_rows_and_leaves_no_files(tmp_path: Path) -> None:
     append(tmp_path / "t", 0, 1, 2)
     append(tmp_path / "t", 0, 1, 2)
     append(tmp_path / "t", 1, 3)
@@ -86,7 +86,7 @@ def stream(path: Path, batch_id: int, *numbers: int) -> None:
     StreamWriter(table).commit([message], batch_id)
 
 
-def test_a_checkpoint_that_went_back_in_time_is_refused(tmp_path: Path) -> None:
+def test_stale_checkpoint_is_rejected(tmp_path: Path) -> None:
     for batch_id in range(4):
         stream(tmp_path / "t", batch_id, batch_id)
     stream(tmp_path / "t", 3, 3)
@@ -95,31 +95,31 @@ def test_a_checkpoint_that_went_back_in_time_is_refused(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == [0, 1, 2, 3]
 
 
-def test_an_upserting_query_whose_checkpoint_went_back_is_refused(tmp_path: Path) -> None:
+def test_upsert_with_a_stale_checkpoint_is_rejected(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     append(tmp_path / "t", 3, 1, name="odradek:query")
-    check_went_back(path, "odradek:query", 3, {})
-    check_went_back(path, "another:query", 2, {})
-    check_went_back(str(tmp_path / "none"), "odradek:query", 2, {})
+    check_not_stale(path, "odradek:query", 3, {})
+    check_not_stale(path, "another:query", 2, {})
+    check_not_stale(str(tmp_path / "none"), "odradek:query", 2, {})
     with pytest.raises(StaleCheckpoint, match=r"batch 2, but .* up to batch 3"):
-        check_went_back(path, "odradek:query", 2, {})
+        check_not_stale(path, "odradek:query", 2, {})
 
 
-def test_a_batch_without_rows_makes_the_table_but_no_version(tmp_path: Path) -> None:
+def test_batch_without_rows_creates_the_table_but_no_version(tmp_path: Path) -> None:
     for version in range(3):
         table = writer(tmp_path / "t")
-        table.commit([table.write(iter([]))], Application("app", version))
+        table.commit([table.write(iter([]))], AppTransaction("app", version))
     assert DeltaTable(str(tmp_path / "t")).version() == 0
 
 
-def test_an_overwrite_with_nothing_empties_the_table(tmp_path: Path) -> None:
+def test_overwrite_without_rows_empties_the_table(tmp_path: Path) -> None:
     append(tmp_path / "t", 0, 1, 2)
     table = writer(tmp_path / "t", overwrite=True)
-    table.commit([table.write(iter([]))], Application("app", 1))
+    table.commit([table.write(iter([]))], AppTransaction("app", 1))
     assert ids(tmp_path / "t") == []
 
 
-def test_files_of_a_failed_batch_are_removed_unless_a_commit_was_tried(tmp_path: Path) -> None:
+def test_files_of_a_failed_batch_are_removed_unless_a_commit_was_attempted(tmp_path: Path) -> None:
     table = writer(tmp_path / "t")
     message = table.write(iter([batch(1)]))
     StreamWriter(table).abort([message], 0)
@@ -128,7 +128,7 @@ def test_files_of_a_failed_batch_are_removed_unless_a_commit_was_tried(tmp_path:
     assert not list((tmp_path / "t").glob("*.parquet"))
 
 
-def test_writers_at_once_all_come_through(tmp_path: Path) -> None:
+def test_concurrent_writers_all_succeed(tmp_path: Path) -> None:
     append(tmp_path / "t", 0, 0)
     failures: list[BaseException] = []
 
@@ -136,7 +136,7 @@ def test_writers_at_once_all_come_through(tmp_path: Path) -> None:
         try:
             for version in range(5):
                 append(tmp_path / "t", version, number * 10 + version, name=f"app{number}")
-        except Exception as error:  # noqa: BLE001 - told in the test's own thread
+        except Exception as error:  # noqa: BLE001 - asserted in the test's thread
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 4)]
@@ -151,12 +151,12 @@ def test_writers_at_once_all_come_through(tmp_path: Path) -> None:
     ]
 
 
-def test_two_attempts_at_one_batch_add_it_once(tmp_path: Path) -> None:
+def test_concurrent_attempts_at_a_batch_add_it_once(tmp_path: Path) -> None:
     append(tmp_path / "t", 0, 0)
     attempts = [writer(tmp_path / "t") for _ in range(3)]
     messages = [attempt.write(iter([batch(7)])) for attempt in attempts]
     threads = [
-        threading.Thread(target=attempt.commit, args=([message], Application("app", 1)))
+        threading.Thread(target=attempt.commit, args=([message], AppTransaction("app", 1)))
         for attempt, message in zip(attempts, messages, strict=True)
     ]
     for thread in threads:
@@ -166,7 +166,7 @@ def test_two_attempts_at_one_batch_add_it_once(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == [0, 7]
 
 
-def test_a_commit_that_always_loses_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_conflicts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake.exceptions import CommitFailedError
 
     def lose(*_args: object, **_options: object) -> None:
@@ -178,7 +178,7 @@ def test_a_commit_that_always_loses_is_given_up(tmp_path: Path, monkeypatch: pyt
         append(tmp_path / "t", 1, 1, maxCommitAttempts="2")
 
 
-def test_every_type_comes_back_as_it_went(tmp_path: Path) -> None:
+def test_every_type_round_trips(tmp_path: Path) -> None:
     part = pa.struct([("a", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
     frame = frame_of(
         i=pa.int32(), s=pa.int16(), b=pa.int8(), f=pa.float32(), d=pa.float64(), x=pa.binary(),
@@ -193,8 +193,8 @@ def test_every_type_comes_back_as_it_went(tmp_path: Path) -> None:
         "price": decimal.Decimal("1.2345"), "parts": [{"a": 1, "t": moment.replace(tzinfo=datetime.UTC)}],
         "named": [("k", 1.0)], "odd name.x": "y",
     }  # fmt: skip
-    given_schema = to_arrow_schema(frame, timezone="Europe/Berlin")
-    rows = pa.RecordBatch.from_pylist([row, dict.fromkeys(row)], schema=given_schema)
+    session_schema = to_arrow_schema(frame, timezone="Europe/Berlin")
+    rows = pa.RecordBatch.from_pylist([row, dict.fromkeys(row)], schema=session_schema)
     table = writer(tmp_path / "t", frame)
     table.commit([table.write(iter([rows]))], None)
     back = pa.table(DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset().to_table()).to_pylist()
@@ -203,15 +203,15 @@ def test_every_type_comes_back_as_it_went(tmp_path: Path) -> None:
     assert back[1] == dict.fromkeys(row)
 
 
-def test_partitions_become_folders_and_come_back(tmp_path: Path) -> None:
+def test_partition_values_round_trip(tmp_path: Path) -> None:
     table = writer(tmp_path / "t", partitionBy="day")
     batches = [batch(1, 2, day="a/b c%é"), batch(3, day=None), batch(4, day="a/b c%é")]
     table.commit([table.write(iter(batches))], None)
-    found = pa.table(DeltaTable(str(tmp_path / "t")).scan()).to_pylist()
-    days = {row["id"]: row["day"] for row in found}
+    rows = pa.table(DeltaTable(str(tmp_path / "t")).scan()).to_pylist()
+    days = {row["id"]: row["day"] for row in rows}
     assert days == {1: "a/b c%é", 2: "a/b c%é", 3: None, 4: "a/b c%é"}
     assert len(DeltaTable(str(tmp_path / "t")).file_uris()) == 2
-    with pytest.raises(TableOptionError, match="is partitioned by day, not by id"):
+    with pytest.raises(TableOptionError, match="is partitioned by day, got id"):
         writer(tmp_path / "t", partitionBy="id")
     assert writer(tmp_path / "t").partition_by == ("day",)
 
@@ -234,7 +234,7 @@ def test_readers_can_skip_files_by_their_statistics(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_bounds_of_texts_exclude_none(text: str) -> None:
+def test_string_bounds_never_exclude_a_value(text: str) -> None:
     assert lower_bound(text, pa.string()) <= text
     upper = upper_bound(text, pa.string())
     assert upper is None or upper >= text
@@ -247,10 +247,8 @@ def test_a_large_task_writes_several_files(tmp_path: Path, monkeypatch: pytest.M
     assert [file.row_count for file in message.files] == [1, 1, 1, 1]
 
 
-def test_many_partitions_hold_few_files_open_and_lose_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet_files, "_HELD_BYTES_MAX", 1)
+def test_open_files_are_bounded_and_no_row_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_files, "_BUFFERED_BYTES_MAX", 1)
     monkeypatch.setattr(parquet_files, "_OPEN_MAX", 2)
     table = writer(tmp_path / "t", partitionBy="day")
     table.commit([table.write(iter([batch(number, day=str(number % 5)) for number in range(20)]))], None)
@@ -258,7 +256,7 @@ def test_many_partitions_hold_few_files_open_and_lose_no_row(
 
 
 class _FullDisk:
-    """A file system that has room for ``room`` files."""
+    """File system with space for ``room`` files."""
 
     def __init__(self, inner: Any, room: int) -> None:
         self._inner = inner
@@ -274,7 +272,7 @@ class _FullDisk:
         return self._inner.open_output_stream(path)
 
 
-def test_a_full_disk_says_what_to_do_and_leaves_no_file(
+def test_full_disk_raises_with_advice_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_files, "_ROW_GROUP_BYTES", 1)
@@ -288,7 +286,7 @@ def test_a_full_disk_says_what_to_do_and_leaves_no_file(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
+def test_failed_task_leaves_no_file(tmp_path: Path) -> None:
     def batches() -> Any:
         yield batch(1)
         raise RuntimeError("the rows end here")
@@ -298,7 +296,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert not list((tmp_path / "t").iterdir())
 
 
-def test_a_column_that_must_not_be_null_is_kept_so(tmp_path: Path) -> None:
+def test_not_null_column_rejects_nulls(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string())])
     write_deltalake(str(tmp_path / "t"), pa.table({"id": [1], "day": ["a"]}, schema=schema))
     append(tmp_path / "t", 0, 2)
@@ -307,29 +305,34 @@ def test_a_column_that_must_not_be_null_is_kept_so(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == [1, 2]
 
 
-def test_options_that_name_no_column_or_exclude_each_other_are_refused(tmp_path: Path) -> None:
-    for options, words in (({"keys": "nobody"}, "keys names nobody"), ({"partitionBy": "x"}, "names x")):
-        with pytest.raises(TableOptionError, match=words):
+def test_unknown_columns_and_conflicting_options_are_rejected(tmp_path: Path) -> None:
+    for options, message in (
+        ({"keys": "nobody"}, r"keys must .* got nobody"),
+        ({"partitionBy": "x"}, "got x"),
+    ):
+        with pytest.raises(TableOptionError, match=message):
             writer(tmp_path / "t", **options)
     with pytest.raises(TableOptionError, match="replace the whole table"):
         writer(tmp_path / "t", keys="id", overwrite=True)
 
 
-def test_places_without_a_table_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFound, match="there is nothing at"):
+def test_errors_for_missing_tables(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="does not exist"):
         open_table(str(tmp_path / "none"), {})
     with pytest.raises(TableNotFound, match="is not a Delta table"):
         open_table(str(tmp_path), {})
-    with pytest.raises(TableNotFound, match="no place that can hold a table"):
+    with pytest.raises(TableNotFound, match="must be a local path or a supported URI"):
         open_table("nowhere://x/y", {})
-    assert resolved("file:///a%20b/c") == "/a b/c"
-    assert resolved("s3://x/y") == "s3://x/y"
-    assert Path(resolved("x")).is_absolute()
+    assert absolute_path("file:///a%20b/c") == "/a b/c"
+    assert absolute_path("s3://x/y") == "s3://x/y"
+    assert Path(absolute_path("x")).is_absolute()
 
 
-def test_storage_that_refuses_says_which_option_to_check() -> None:
-    assert "storage.* options" in storage_words("s3://b/t", OSError("Generic S3 error: Connection refused"))
-    assert "no permission" in storage_words("t", PermissionError(errno.EACCES, "Permission denied"))
+def test_storage_errors_name_the_options_to_check() -> None:
+    assert "storage.* options" in storage_error_message(
+        "s3://b/t", OSError("Generic S3 error: Connection refused")
+    )
+    assert "denied" in storage_error_message("t", PermissionError(errno.EACCES, "Permission denied"))
     unreachable = {
         "aws_endpoint_url": "http://127.0.0.1:1", "aws_region": "x", "aws_access_key_id": "a",
         "aws_secret_access_key": "b", "aws_allow_http": "true", "max_retries": "0",
@@ -338,7 +341,7 @@ def test_storage_that_refuses_says_which_option_to_check() -> None:
         open_table("s3://bucket/t", unreachable)
 
 
-def test_a_retry_after_a_lost_answer_sees_its_own_commit(
+def test_retry_after_a_lost_response_finds_its_own_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from deltalake.exceptions import CommitFailedError
@@ -346,32 +349,30 @@ def test_a_retry_after_a_lost_answer_sees_its_own_commit(
     append(tmp_path / "t", 0, 0)
     real = DeltaTable.create_write_transaction
 
-    def commit_and_lose_the_answer(table: DeltaTable, *args: Any, **options: Any) -> None:
+    def commit_and_lose_response(table: DeltaTable, *args: Any, **options: Any) -> None:
         real(table, *args, **options)
-        raise CommitFailedError("the answer was lost")
+        raise CommitFailedError("the response was lost")
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_lose_response)
     append(tmp_path / "t", 1, 1)
     assert ids(tmp_path / "t") == [0, 1]
 
 
-def test_the_file_system_of_delta_serves_object_stores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delta_file_system_for_object_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (storage, writing, parquet_files):
         monkeypatch.setattr(module, "is_local", lambda _path: False)
     uri = f"file://{tmp_path}"
     for keys in ("", "id,day"):
         for version in (0, 0, 1):
-            given = {"path": uri, "partitionBy": "day", "keys": keys}
-            table = TableWriter(read_sink_options(given), FRAME, overwrite=False)
+            options = {"path": uri, "partitionBy": "day", "keys": keys}
+            table = TableWriter(read_sink_options(options), FRAME, overwrite=False)
             message = table.write(iter([batch(version, 7, day="a:b")]))
-            table.commit([message], Application(f"app{keys}", version))
+            table.commit([message], AppTransaction(f"app{keys}", version))
     assert ids(tmp_path) == [0, 1, 7, 7]
     assert not [entry for entry in tmp_path.rglob("_odradek_staging/*/*") if entry.is_file()]
 
 
-def test_upserts_at_once_all_come_through(tmp_path: Path) -> None:
+def test_concurrent_upserts_all_succeed(tmp_path: Path) -> None:
     def run(number: int) -> None:
         for version in range(3):
             append(tmp_path / "t", version, number, 100, name=f"app{number}", keys="id")
@@ -381,7 +382,7 @@ def test_upserts_at_once_all_come_through(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == [0, 1, 2, 100]
 
 
-def test_what_was_seen_outlives_checkpoints_of_the_log(tmp_path: Path) -> None:
+def test_app_transactions_survive_delta_checkpoints(tmp_path: Path) -> None:
     append(tmp_path / "t", 0, 1)
     table = DeltaTable(str(tmp_path / "t"))
     table.create_checkpoint()
@@ -391,12 +392,12 @@ def test_what_was_seen_outlives_checkpoints_of_the_log(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == [1]
 
 
-def test_a_place_that_cannot_hold_a_table_is_told(tmp_path: Path) -> None:
+def test_path_below_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageFailed, match=r"check the path"):
         writer(tmp_path / "file" / "t").write(iter([batch(1)]))
 
 
-def test_options_reach_executors_as_they_are(tmp_path: Path) -> None:
+def test_sink_options_can_be_replaced(tmp_path: Path) -> None:
     options = sink(tmp_path, compactEvery="3")
     assert dataclasses.replace(options, path="x").compact_every == 3
