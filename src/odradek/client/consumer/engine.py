@@ -175,7 +175,7 @@ class ConsumerEngine:
     def metrics(self) -> dict[str, float]:
         return self._network.metrics.read()
 
-    # What is read.
+    # Subscription and assignment.
 
     def subscribe(
         self,
@@ -192,7 +192,9 @@ class ConsumerEngine:
             return
         names = read_names(topics or (), "topics")
         if not names or not all(isinstance(topic, str) and topic.strip() for topic in names):
-            raise InvalidState("topics must be non-empty names; call unsubscribe to clear the subscription")
+            raise InvalidState(
+                f"topics must be non-empty names, got {names!r}; use unsubscribe to clear them"
+            )
         self.subscription.subscribe(names, listener)
         self._track_topics()
 

@@ -53,10 +53,6 @@ class FetchSessionRequest(NamedTuple):
     uses_topic_ids: bool
     """False if a topic id is unknown: the request must then use names (before Fetch 13)."""
 
-    @property
-    def is_full(self) -> bool:
-        return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-
 
 class FetchSessionHandler:
     """Call ``build`` for each fetch, then ``handle_response`` or ``handle_error`` once, before the next."""

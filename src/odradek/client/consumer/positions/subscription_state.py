@@ -186,9 +186,6 @@ class SubscriptionState:
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(self._filter(lambda state: state.paused))
 
-    def fetchable(self) -> Iterator[TopicPartition]:
-        return self._filter(lambda state: state.is_fetchable)
-
     def initializing(self) -> list[TopicPartition]:
         """Return the partitions that need their committed offset."""
         return list(self._filter(lambda state: state.state is FetchState.INITIALIZING))

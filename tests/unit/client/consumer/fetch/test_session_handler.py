@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.consumer.fetch.session_handler import FINAL_EPOCH, FetchSessionHandler, PartitionFetch
+from odradek.client.consumer.fetch.session_handler import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSessionHandler,
+    PartitionFetch,
+)
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.replication.fetch_session import FetchPartition, FetchPartitionData, FetchSessionCache
@@ -27,7 +32,7 @@ def opened(*partitions: TopicPartition) -> FetchSessionHandler:
 
 def test_first_request_is_full() -> None:
     request = FetchSessionHandler().build({A0: at(0), A1: at(5)})
-    assert (request.session_id, request.epoch, request.is_full) == (0, 0, True)
+    assert (request.session_id, request.epoch) == (0, INITIAL_EPOCH)
     assert list(request.to_send) == [A0, A1]
     assert request.uses_topic_ids
 
@@ -49,7 +54,7 @@ def test_full_requests_without_session_slot() -> None:
     session = FetchSessionHandler()
     session.build({A0: at(0)})
     assert session.handle_response(ErrorCode.NONE, 0, [A0], False)
-    assert session.build({A0: at(0)}).is_full
+    assert session.build({A0: at(0)}).epoch == INITIAL_EPOCH
 
 
 def test_unknown_session_is_not_closed() -> None:
@@ -76,7 +81,7 @@ def test_response_with_unexpected_partitions_is_ignored() -> None:
     session = opened(A0)
     session.build({A0: at(1)})
     assert not session.handle_response(ErrorCode.NONE, 7, [B0], False)
-    assert session.build({A0: at(1)}).is_full
+    assert session.build({A0: at(1)}).epoch == INITIAL_EPOCH
 
 
 def test_full_response_must_contain_all_partitions() -> None:
@@ -91,7 +96,7 @@ def test_session_closed_by_broker_is_restarted() -> None:
     session = opened(A0)
     session.build({A0: at(1)})
     assert session.handle_response(ErrorCode.NONE, 0, [A0], False)
-    assert session.build({A0: at(1)}).is_full
+    assert session.build({A0: at(1)}).epoch == INITIAL_EPOCH
 
 
 def test_topic_ids_are_used_only_if_all_are_known() -> None:
