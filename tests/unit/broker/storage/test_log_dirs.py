@@ -239,7 +239,9 @@ def test_broker_starts_without_a_log_dir_and_loads_it_once_it_is_back(run_with_r
 def test_start_fails_without_the_first_log_dir(run_with_restarts):
     async def scenario(cluster, start_broker):
         cluster.files.write_whole("/a", b"not a directory")
-        with pytest.raises(StorageError, match=r"/a .* first of log\.dirs, which holds the cluster's state"):
+        with pytest.raises(
+            StorageError, match=r"/a .* first of log\.dirs, which contains the cluster's state"
+        ):
             await start_broker(TWO)
 
     run_with_restarts(scenario)
