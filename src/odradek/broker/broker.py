@@ -178,23 +178,21 @@ class Broker:
 
     async def start(self) -> None:
         """Start serving. After an error, ``stop`` releases all acquired resources."""
-        static = self.config.broker
+        static, clock = self.config.broker, self._environment.clock
         check_settings(static, self.config.static)
         is_known = await self._open_directories()
         store = self._open_store()
         await self._resolve_identity(store)
-        timer_driver = self._timer_driver = TimerDriver(self._environment.clock)
+        timer_driver = self._timer_driver = TimerDriver(clock)
         self._admin_manager = AdminManager(
             store,
             self.metadata_cache,
             self.config,
             timer_driver,
-            self._environment.clock,
+            clock,
             self._environment.entropy,
         )
-        config_manager = DynamicConfigManager(
-            store, self.config, self._admin_manager, self.broker_id, self._environment.clock
-        )
+        config_manager = DynamicConfigManager(store, self.config, self._admin_manager, self.broker_id, clock)
         await config_manager.load()
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
@@ -202,7 +200,7 @@ class Broker:
         cleaner = self._cleaner = LogCleaner(
             self._log_manager,
             lambda: CleanerConfig.of(self.config.broker),
-            self._environment.clock,
+            clock,
             self._environment.entropy,
         )
         replica_manager = self._replica_manager = self._make_replica_manager(timer_driver)
@@ -212,7 +210,7 @@ class Broker:
         self._transaction_coordinator = self._make_transaction_coordinator(timer_driver)
         self._request_queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
         self._connection_scheduler = ConnectionScheduler(
-            self._environment.clock.monotonic_ns, asyncio.get_running_loop().call_soon
+            clock.monotonic_ns, asyncio.get_running_loop().call_soon
         )
         self._memory_pool = RequestMemoryPool(
             memory_limit(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])

@@ -255,7 +255,7 @@ def test_random_operations_complete_exactly_once(
         alive = [entry for entry in waits if not entry[0].completed]
         assert purgatory.delayed == len(wheel) == len(alive)
         assert purgatory.watched == sum(len(ops) for ops in purgatory._watchers.values())
-        assert purgatory.watched - purgatory._ended == sum(len(under) for _, under, _ in alive)
+        assert purgatory.watched - purgatory._completed == sum(len(under) for _, under, _ in alive)
         assert all(deadline > wheel.now_ms for _, _, deadline in alive)
     wheel.advance(wheel.now_ms + 100)
     purgatory.purge()

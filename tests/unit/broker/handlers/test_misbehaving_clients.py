@@ -74,7 +74,7 @@ def test_misbehaving_clients_leave_no_state(run_scenario, seed, make_batch):
                 client.connection.reset()
         await asyncio.sleep(30)
         broker = harness.broker
-        assert broker._socket_server._limits.total == 2, "the well-behaved client and the harness's own"
+        assert broker._socket_server._quotas.total == 2, "the well-behaved client and the harness's own"
         assert all(
             session.in_flight == 0 for listener in broker._socket_server for session in listener.sessions
         )

@@ -207,8 +207,9 @@ def test_partition_with_the_open_transaction_is_not_verified_again(run_transacti
         await producer.init()
         await producer.add("orders", 0, 1)
         requested: list[Any] = []
-        transactions = harness.broker._transaction_coordinator
-        harness.broker._dispatcher._context.verification._coordinators = _Listening(transactions, requested)
+        coordinator = harness.broker._transaction_coordinator
+        verification = harness.broker._dispatcher._context.transaction_verification
+        verification._coordinator = _RecordingCoordinator(coordinator, requested)
         for value in (b"a", b"b", b"c"):
             assert await producer.write(value) == 0
         assert await producer.write(b"d", partition=1) == 0
@@ -217,13 +218,13 @@ def test_partition_with_the_open_transaction_is_not_verified_again(run_transacti
     run_transactions(scenario)
 
 
-class _Listening:
-    def __init__(self, transactions: Any, requested: list[Any]) -> None:
-        self._transactions, self._requested = transactions, requested
+class _RecordingCoordinator:
+    def __init__(self, coordinator: Any, requested: list[Any]) -> None:
+        self._coordinator, self._requested = coordinator, requested
 
     def submit(self, transactional_id: str, command: Any, reply: Any) -> None:
         self._requested.append(command)
-        self._transactions.submit(transactional_id, command, reply)
+        self._coordinator.submit(transactional_id, command, reply)
 
 
 def test_writes_are_not_verified_when_disabled(run_transactions):
@@ -454,7 +455,7 @@ def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, en
         await producer.add("orders", 0, 1)
         await producer.write(b"a")
         await producer.write(b"b", partition=1)
-        harness.broker._transaction_coordinator._marker_tasks._is_stopped = True
+        harness.broker._transaction_coordinator._marker_channels._is_stopped = True
         assert await producer.end() == 0
         assert await producer.state() == "PrepareCommit"
         assert await committed(harness) == []

@@ -35,7 +35,7 @@ async def start_again(cluster, load_ms):
     cluster.files.offload = later
     reported = []
     memory_broker = MemoryBroker(cluster, SETTINGS)
-    memory_broker.broker._on_loading = reported.append
+    memory_broker.broker._on_load_progress = reported.append
     await memory_broker.start()
     del cluster.files.offload
     await memory_broker.stop()

@@ -66,12 +66,12 @@ def test_concurrent_requests_create_the_topic_once_and_again_only_after_a_failur
     async def main() -> None:
         topic = AutoTopicCreation(OFFSETS_TOPIC, create)
         for count in range(1, 4):
-            topic.need()
-            topic.need()
+            topic.ensure_created()
+            topic.ensure_created()
             await asyncio.sleep(2)
             assert len(made) == count
         await topic.stop()
-        topic.need()
+        topic.ensure_created()
         await asyncio.sleep(2)
         assert len(made) == 3
 
@@ -91,7 +91,7 @@ def test_store_error_is_logged_and_creation_retried(caplog: pytest.LogCaptureFix
     async def main() -> None:
         topic = AutoTopicCreation(OFFSETS_TOPIC, create)
         for _ in range(2):
-            topic.need()
+            topic.ensure_created()
             await asyncio.sleep(1)
         await topic.stop()
 
@@ -108,7 +108,7 @@ def test_stop_cancels_the_creation() -> None:
 
     async def main() -> None:
         topic = AutoTopicCreation(OFFSETS_TOPIC, create)
-        topic.need()
+        topic.ensure_created()
         await asyncio.sleep(1)
         await topic.stop()
         assert asyncio.get_running_loop().time() < 2
