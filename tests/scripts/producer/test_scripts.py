@@ -1,4 +1,4 @@
-"""A producer's machine, told in text files: command, then what comes of it."""
+"""Scripts of the producer's transaction manager: commands and their events."""
 
 from pathlib import Path
 

@@ -53,14 +53,14 @@ class ProducerSimulation:
     def __init__(
         self, transactional_id: str | None, *, init_version_max: int = 5, retries: int = 1000
     ) -> None:
-        self.machine = TransactionManager(transactional_id, 60_000, RETRY_BACKOFF_MS)
+        self.manager = TransactionManager(transactional_id, 60_000, RETRY_BACKOFF_MS)
         self.now_ms = 0
         self.retries = retries
-        self.lines: dict[TopicPartition, list[Batch]] = defaultdict(list)
+        self.queues: dict[TopicPartition, list[Batch]] = defaultdict(list)
         self.in_flight: dict[str, Batch] = {}
         self.batches: dict[str, Batch] = {}
-        self.asked: CoordinatorRequest | None = None
-        self.forgotten: list[CoordinatorRequest] = []
+        self.request_in_flight: CoordinatorRequest | None = None
+        self.lost_coordinators: list[CoordinatorRequest] = []
         self.on_event: Callable[[str], None] = lambda _event: None
         self._init_version_max = init_version_max
 
@@ -71,87 +71,91 @@ class ProducerSimulation:
     # The application.
 
     def send(self, partition: TopicPartition, count: int, name: str = "") -> Batch:
-        self.machine.before_append(partition)
+        self.manager.before_append(partition)
         letter = chr(ord("a") + len(self.batches) % 26) + "'" * (len(self.batches) // 26)
         batch = Batch(name or letter, partition, count)
         self.batches[batch.name] = batch
-        self.lines[partition].append(batch)
+        self.queues[partition].append(batch)
         return batch
 
-    def watch(self, operation: TransactionalRequestResult) -> None:
+    def watch(self, result: TransactionalRequestResult) -> None:
         def done() -> None:
-            operation.is_acked = True
-            self.on_event(f"{operation.call}: {'done' if operation.error is None else told(operation.error)}")
+            result.is_acked = True
+            self.on_event(
+                f"{result.call}: {'done' if result.error is None else describe_error(result.error)}"
+            )
 
-        operation.when_done(done)
+        result.when_done(done)
 
     # The sender.
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         """Run one sender iteration."""
-        machine = self.machine
-        machine.resolve_sequences(self.now_ms)
-        if machine.fatal_error is not None:
+        manager = self.manager
+        manager.resolve_sequences(self.now_ms)
+        if manager.fatal_error is not None:
             for batch in list(self.incomplete):
-                self._fail(batch, machine.fatal_error, adjust_sequences=False)
-        while (reason := machine.abort_reason) is not None and self._never_sent():
+                self._fail(batch, manager.fatal_error, adjust_sequences=False)
+        while (reason := manager.abort_reason) is not None and self._never_sent():
             self._fail(self._never_sent()[0], reason, adjust_sequences=False)
-        if self.asked is None:
-            self._ask(machine.next_request(self.now_ms, has_incomplete=bool(self.incomplete)))
-        for line in self.lines.values():
-            while line and machine.may_drain(line[0]):
-                self._leave(line.pop(0))
+        if self.request_in_flight is None:
+            self._send_request(manager.next_request(self.now_ms, has_incomplete=bool(self.incomplete)))
+        for queue in self.queues.values():
+            while queue and manager.may_drain(queue[0]):
+                self._send_batch(queue.pop(0))
 
     def _never_sent(self) -> list[Batch]:
-        return [one for line in self.lines.values() for one in line if one.base_sequence == NO_SEQUENCE]
+        return [
+            batch for queue in self.queues.values() for batch in queue if batch.base_sequence == NO_SEQUENCE
+        ]
 
-    def _ask(self, asked: CoordinatorRequest | None) -> None:
-        if asked is None:
+    def _send_request(self, request: CoordinatorRequest | None) -> None:
+        if request is None:
             return
-        assert asked.not_before_ms <= self.now_ms
-        self.asked = asked
-        if asked.key_type == 1:
-            self.machine.coordinator_ready({22: range(self._init_version_max + 1)})
-        self.on_event(f"ask {shown_request(asked.request)}")
+        assert request.not_before_ms <= self.now_ms
+        self.request_in_flight = request
+        if request.key_type == 1:
+            self.manager.coordinator_ready({22: range(self._init_version_max + 1)})
+        self.on_event(f"send {format_request(request.request)}")
 
-    def _leave(self, batch: Batch) -> None:
-        self.machine.assign(batch)
+    def _send_batch(self, batch: Batch) -> None:
+        self.manager.assign(batch)
         self.in_flight[batch.name] = batch
         batch.attempts += 1
-        self.on_event(f"{batch.name} leaves as {shown_numbers(batch)}")
+        self.on_event(f"{batch.name} sent as {format_sequence(batch)}")
 
     # Brokers.
 
-    def answer(self, answer: Any | ClientError) -> None:
-        asked, self.asked = self.asked, None
-        assert asked is not None, "nothing was asked"
-        self.machine.handle_response(asked, answer, self.now_ms)
-        moved = self.machine.take_lost_coordinator()
-        if moved is not None:
-            self.forgotten.append(moved)
-            self.on_event("forget the coordinator")
+    def respond(self, response: Any | ClientError) -> None:
+        request, self.request_in_flight = self.request_in_flight, None
+        assert request is not None, "no request is in flight"
+        self.manager.handle_response(request, response, self.now_ms)
+        lost = self.manager.take_lost_coordinator()
+        if lost is not None:
+            self.lost_coordinators.append(lost)
+            self.on_event("coordinator unknown")
 
-    def written(self, batch: Batch, base_offset: int) -> None:
+    def acknowledge(self, batch: Batch, base_offset: int) -> None:
         self.in_flight.pop(batch.name)
         if not batch.results:
-            self.machine.acknowledged(batch, base_offset)
-            self._end(batch, None)
+            self.manager.acknowledged(batch, base_offset)
+            self._complete(batch, None)
 
-    def refused(self, batch: Batch, code: ErrorCode, log_start_offset: int = 0) -> None:
+    def respond_with_error(self, batch: Batch, code: ErrorCode, log_start_offset: int = 0) -> None:
         """Deliver an error response, or none for NETWORK_EXCEPTION."""
         self.in_flight.pop(batch.name)
         if batch.results:
             return
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(batch)
-        elif batch.attempts <= self.retries and self.machine.may_retry(batch, code, log_start_offset):
+        elif batch.attempts <= self.retries and self.manager.may_retry(batch, code, log_start_offset):
             batch.in_retry = True
-            self._put_back(batch)
-            self.machine.requeued(batch)
-            self.on_event(f"{batch.name} comes back")
+            self._requeue(batch)
+            self.manager.requeued(batch)
+            self.on_event(f"{batch.name} requeued")
         elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self.machine.acknowledged(batch, -1)
-            self._end(batch, None)
+            self.manager.acknowledged(batch, -1)
+            self._complete(batch, None)
         else:
             error = RequestRefused(code.name, code=code)
             self._fail(batch, error, adjust_sequences=batch.attempts <= self.retries)
@@ -166,48 +170,50 @@ class ProducerSimulation:
             part.producer_id, part.producer_epoch, part.base_sequence = (*batch.numbers[:2], sequence)
             sequence = (sequence + part.count) % (1 << 31)
         for part in reversed(parts):
-            self._put_back(part)
+            self._requeue(part)
         self.batches = {
-            one.name: one for old in self.batches.values() for one in (parts if old is batch else [old])
+            new.name: new for old in self.batches.values() for new in (parts if old is batch else [old])
         }
-        self.machine.split(batch, parts)
-        self.on_event(f"{batch.name} is cut into {' '.join(map(repr, parts))}")
+        self.manager.split(batch, parts)
+        self.on_event(f"{batch.name} split into {' '.join(map(repr, parts))}")
 
-    def _put_back(self, batch: Batch) -> None:
-        line = self.lines[batch.topic_partition]
-        at = sum(1 for one in line if one.base_sequence != NO_SEQUENCE and self._is_before(one, batch))
-        line.insert(at, batch)
+    def _requeue(self, batch: Batch) -> None:
+        queue = self.queues[batch.topic_partition]
+        index = sum(
+            1 for other in queue if other.base_sequence != NO_SEQUENCE and self._is_before(other, batch)
+        )
+        queue.insert(index, batch)
 
     def expire(self, batch: Batch) -> None:
         if not batch.results:
             self._fail(batch, TimedOut("delivery.timeout.ms"), adjust_sequences=False)
 
-    def _is_before(self, one: Batch, other: Batch) -> bool:
-        return 0 < (other.base_sequence - one.base_sequence) % (1 << 31) < 1 << 30
+    def _is_before(self, first: Batch, second: Batch) -> bool:
+        return 0 < (second.base_sequence - first.base_sequence) % (1 << 31) < 1 << 30
 
     def _fail(self, batch: Batch, error: BaseException, *, adjust_sequences: bool) -> None:
-        line = self.lines[batch.topic_partition]
-        if batch in line:
-            line.remove(batch)
-        self.machine.failed(batch, error, adjust_sequences=adjust_sequences)
-        self._end(batch, error)
+        queue = self.queues[batch.topic_partition]
+        if batch in queue:
+            queue.remove(batch)
+        self.manager.failed(batch, error, adjust_sequences=adjust_sequences)
+        self._complete(batch, error)
 
-    def _end(self, batch: Batch, error: BaseException | None) -> None:
+    def _complete(self, batch: Batch, error: BaseException | None) -> None:
         batch.results.append(error)
-        self.on_event(f"{batch.name} {'written' if error is None else 'fails: ' + told(error)}")
+        self.on_event(f"{batch.name} {'written' if error is None else 'fails: ' + describe_error(error)}")
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     code = getattr(error, "code", None)
     return type(error).__name__ if code is None else f"{type(error).__name__} {code.name}"
 
 
-def shown_numbers(batch: Batch) -> str:
+def format_sequence(batch: Batch) -> str:
     last = (batch.base_sequence + batch.count - 1) % (1 << 31)
     return f"{batch.producer_id}/{batch.producer_epoch} {batch.base_sequence}..{last}"
 
 
-def shown_request(request: Any) -> str:
+def format_request(request: Any) -> str:
     name = type(request).__name__.removesuffix("Request")
     if name == "AddPartitionsToTxn":
         places = [f"{t.name}-{p}" for t in request.v3_and_below_topics for p in t.partitions]

@@ -65,7 +65,7 @@ class Admin(
         self._driver = AdminApiDriver(self._network, settings, environment)
 
     async def start(self) -> None:
-        """Start to connect; the first call does so as well.
+        """Start to connect, as the first call does.
 
         >>> import asyncio
         >>> from odradek import aio

@@ -46,7 +46,7 @@ class GroupListing(NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only has offsets, of consumers that assign partitions themselves."""
+        """True if it only has offsets, of consumers that assign partitions themselves."""
         return not self.protocol_type
 
 

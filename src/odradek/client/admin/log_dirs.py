@@ -75,7 +75,7 @@ class LogDirsApi(AdminApi):
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> (broker, directories), *_ = admin.describe_log_dirs().items()
-        >>> all(one.error is None for one in directories.values())
+        >>> all(directory.error is None for directory in directories.values())
         True
         >>> admin.close()
         """

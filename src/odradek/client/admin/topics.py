@@ -113,8 +113,8 @@ class TopicsApi(AdminApi):
 
         >>> from odradek import Admin, NewTopic
         >>> admin = Admin(bootstrap_servers="localhost:9092")
-        >>> made = admin.create_topics([NewTopic("letters", partitions=3)])
-        >>> made["letters"].partitions
+        >>> created = admin.create_topics([NewTopic("letters", partitions=3)])
+        >>> created["letters"].partitions
         3
         >>> admin.close()
         """
@@ -206,7 +206,7 @@ class TopicsApi(AdminApi):
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> _ = admin.create_topics(["village"])
-        >>> [one.partition for one in admin.describe_topics(["village"])["village"].partitions]
+        >>> [info.partition for info in admin.describe_topics(["village"])["village"].partitions]
         [0]
         >>> admin.close()
         """

@@ -66,7 +66,7 @@ log = events.logger("producer")
 _new_client: Callable[..., AsyncProducer[Any, Any]] = AsyncProducer
 _producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 _EXIT_WAIT_S: Final = 10.0
-"""How long a process waits at exit for the records of producers that were not closed."""
+"""Timeout at exit for the records of producers that were not closed."""
 
 
 def _reject_sends_in_child() -> None:

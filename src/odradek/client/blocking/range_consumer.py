@@ -51,7 +51,7 @@ class RangeConsumer(Consumer):
 
     @property
     def is_done(self) -> bool:
-        """Whether the range has been read completely."""
+        """True if the range has been read completely."""
         if self._range is None:
             raise InvalidState(_NO_RANGE)
         return self.range_position >= self._range[1]

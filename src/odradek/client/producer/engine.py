@@ -47,7 +47,7 @@ class ConcurrencyModel(NamedTuple):
     post: Callable[[Callable[[], None]], None]
     """Runs a function on the loop thread."""
     sends_on_loop: bool
-    """Whether ``send`` runs on the loop: then one run of the sender covers all sends of a loop iteration."""
+    """True if ``send`` runs on the loop: then one run of the sender covers all sends of a loop iteration."""
 
 
 class ProducerEngine:

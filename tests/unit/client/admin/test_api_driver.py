@@ -112,18 +112,18 @@ def test_request_is_retried_after_the_controller_moved() -> None:
 
 def test_only_open_keys_are_retried() -> None:
     async def scenario() -> None:
-        asked = []
+        requested = []
 
         def response(node: int, message: Any) -> CreateTopicsResponse:
-            names = [one.name for one in message.topics]
-            asked.append(names)
-            codes = {"a": 0, "b": 0 if len(asked) > 1 else ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+            names = [topic.name for topic in message.topics]
+            requested.append(names)
+            codes = {"a": 0, "b": 0 if len(requested) > 1 else ErrorCode.THROTTLING_QUOTA_EXCEEDED}
             return CreateTopicsResponse(
                 topics=[CreatableTopicResult(name, error_code=codes[name]) for name in names]
             )
 
         await FakeAdmin(FakeNetworkClient({"CreateTopics": response})).create_topics(["a", "b"])
-        assert asked == [["a", "b"], ["b"]]
+        assert requested == [["a", "b"], ["b"]]
 
     run_virtually(scenario)
 
@@ -183,9 +183,9 @@ def test_max_timestamp_is_not_sent_to_an_old_broker() -> None:
             return ListOffsetsResponse(
                 topics=[
                     ListOffsetsTopicResponse(
-                        "t", [ListOffsetsPartitionResponse(one.partition_index, offset=5)]
+                        "t", [ListOffsetsPartitionResponse(partition.partition_index, offset=5)]
                     )
-                    for one in message.topics[0].partitions
+                    for partition in message.topics[0].partitions
                 ]
             )
 
@@ -198,12 +198,12 @@ def test_max_timestamp_is_not_sent_to_an_old_broker() -> None:
 
 
 def offset_fetch_response(node: int, message: Any) -> OffsetFetchResponse:
-    """OffsetsApi as a broker of the request's version tells them."""
+    """Return offsets in the format of the request's version."""
     if message.groups:
         entry = OffsetFetchResponsePartitions(0, 7, metadata="")
         topics = [OffsetFetchResponseTopics("t", [entry])]
         return OffsetFetchResponse(
-            groups=[OffsetFetchResponseGroup(one.group_id, topics) for one in message.groups]
+            groups=[OffsetFetchResponseGroup(group.group_id, topics) for group in message.groups]
         )
     return OffsetFetchResponse(
         topics=[OffsetFetchResponseTopic("t", [OffsetFetchResponsePartition(0, 7, metadata="")])]
@@ -248,7 +248,7 @@ def test_old_brokers_get_one_group_per_request() -> None:
 def test_delete_topics_by_name_in_every_version(version: int) -> None:
     async def scenario() -> None:
         def response(node: int, message: Any) -> DeleteTopicsResponse:
-            names = [one.name for one in message.topics] if version >= 6 else message.topic_names
+            names = [topic.name for topic in message.topics] if version >= 6 else message.topic_names
             return DeleteTopicsResponse(responses=[DeletableTopicResult(name) for name in names])
 
         await FakeAdmin(
@@ -269,6 +269,10 @@ def test_producers_are_fenced_one_per_request() -> None:
             }
         )
         fenced = await FakeAdmin(network).fence_producers(["a", "b", "c"])
-        assert {name: one.producer_id for name, one in fenced.items()} == {"a": 97, "b": 98, "c": 99}
+        assert {name: identity.producer_id for name, identity in fenced.items()} == {
+            "a": 97,
+            "b": 98,
+            "c": 99,
+        }
 
     run_virtually(scenario)

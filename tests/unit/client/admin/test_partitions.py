@@ -38,17 +38,17 @@ def test_list_offsets_by_spec_and_by_timestamp(run_with_admin: RunWithAdmin) -> 
         now = WALL_START_MS
         await fill(fixture, now + 10, now + 30, now + 20)
 
-        async def offset(wanted: int) -> int:
-            found: int = (await fixture.admin.list_offsets({A0: wanted}))[A0].offset
-            return found
+        async def offset(spec: int) -> int:
+            result: int = (await fixture.admin.list_offsets({A0: spec}))[A0].offset
+            return result
 
         assert await offset(OffsetSpec.EARLIEST) == 0
         assert await offset(OffsetSpec.LATEST) == 3
         assert await offset(OffsetSpec.MAX_TIMESTAMP) == 1
         assert await offset(now + 20) == 1
         assert await offset(now + 31) == -1
-        found = await fixture.admin.list_offsets({A0: OffsetSpec.LATEST}, isolation_level="read_committed")
-        assert found[A0].offset == 3
+        offsets = await fixture.admin.list_offsets({A0: OffsetSpec.LATEST}, isolation_level="read_committed")
+        assert offsets[A0].offset == 3
 
     run_with_admin(scenario)
 
@@ -87,9 +87,9 @@ def test_describe_log_dirs_and_alter_replica_log_dirs(run_with_admin: RunWithAdm
         await fixture.admin.create_topics([NewTopic("a", 1)])
         await fill(fixture, WALL_START_MS)
         broker = fixture.memory.broker.broker_id
-        found = await fixture.admin.describe_log_dirs()
-        (path,) = found[broker]
-        directory = found[broker][path]
+        log_dirs = await fixture.admin.describe_log_dirs()
+        (path,) = log_dirs[broker]
+        directory = log_dirs[broker][path]
         assert directory.error is None
         assert directory.replicas[A0].size_bytes > 0
         assert directory.total_bytes > directory.usable_bytes > 0
@@ -107,11 +107,11 @@ def test_describe_log_dirs_and_alter_replica_log_dirs(run_with_admin: RunWithAdm
 def test_describe_cluster_features_and_api_versions(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
         broker = fixture.memory.broker.broker_id
-        found = await fixture.admin.describe_cluster(include_authorized_operations=True)
-        assert [node.id for node in found.nodes] == [broker]
-        assert found.controller == found.nodes[0]
-        assert found.cluster_id
-        assert Operation.ALTER in (found.authorized_operations or ())
+        description = await fixture.admin.describe_cluster(include_authorized_operations=True)
+        assert [node.id for node in description.nodes] == [broker]
+        assert description.controller == description.nodes[0]
+        assert description.cluster_id
+        assert Operation.ALTER in (description.authorized_operations or ())
         versions = await fixture.admin.api_versions(broker=broker)
         assert versions["CreateTopics"].highest == 7
         assert (await fixture.admin.describe_features()).supported == {}

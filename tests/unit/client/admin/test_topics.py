@@ -104,8 +104,8 @@ def test_describing_an_unknown_topic_does_not_create_it(run_with_admin: RunWithA
 def test_describe_and_delete_topics_by_id(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
         created = await fixture.admin.create_topics(["a", "b"])
-        found = await fixture.admin.describe_topics(topic_ids=[created["a"].topic_id])
-        assert list(found) == ["a"]
+        described = await fixture.admin.describe_topics(topic_ids=[created["a"].topic_id])
+        assert list(described) == ["a"]
         await fixture.admin.delete_topics(["b"], topic_ids=[created["a"].topic_id])
         assert await fixture.admin.list_topics() == {}
         with pytest.raises(PartialFailure, match="UNKNOWN_TOPIC_ID"):
@@ -142,8 +142,8 @@ def test_create_partitions_only_adds_partitions(run_with_admin: RunWithAdmin) ->
 def test_describe_topics_with_authorized_operations(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
         await fixture.admin.create_topics(["a"])
-        found = await fixture.admin.describe_topics(["a"], include_authorized_operations=True)
-        assert Operation.ALTER_CONFIGS in (found["a"].authorized_operations or ())
+        described = await fixture.admin.describe_topics(["a"], include_authorized_operations=True)
+        assert Operation.ALTER_CONFIGS in (described["a"].authorized_operations or ())
 
     run_with_admin(scenario)
 

@@ -116,9 +116,9 @@ def test_long_waits_are_split_so_that_signals_are_handled(thread):
 def test_on_caller_runs_in_the_waiting_thread(thread):
     calls = []
 
-    def listener(word):
-        calls.append((word, threading.get_ident(), thread.run(echo("nested"))))
-        return word.upper()
+    def listener(argument):
+        calls.append((argument, threading.get_ident(), thread.run(echo("nested"))))
+        return argument.upper()
 
     async def poll():
         return [await on_caller(listener, "one"), await on_caller(listener, "two")]
@@ -208,19 +208,19 @@ def test_posted_functions_run_in_order(thread):
 
 
 def test_run_on_the_loop_thread_is_rejected(thread):
-    refused = []
+    rejected = []
 
     def callback():
         coroutine = echo(1)
         with pytest.raises(InvalidState, match="deadlock") as caught:
             thread.run(coroutine)
-        refused.append(caught.value)
+        rejected.append(caught.value)
         with pytest.raises(InvalidState, match="on its own thread"):
             thread.close()
 
     thread.post(callback)
     thread.run(echo(None))
-    assert len(refused) == 1
+    assert len(rejected) == 1
 
 
 def test_close_fails_pending_and_later_calls(thread):
@@ -258,8 +258,8 @@ def test_use_after_fork_is_rejected(thread):
     if child == 0:
         try:
             thread.run(echo(1))
-        except InvalidState as refused:
-            os.write(write_end, str(refused).encode())
+        except InvalidState as error:
+            os.write(write_end, str(error).encode())
         thread.close()
         os._exit(0)
     os.close(write_end)
@@ -329,7 +329,7 @@ def test_unclosed_thread_does_not_block_interpreter_exit():
 def test_blocking_wraps_async_methods(thread):
     class Client:
         async def double(self, number, *, extra=0):
-            """Twice as much."""
+            """Return twice the number."""
             return 2 * number + extra
 
     class Blocking:
@@ -340,7 +340,7 @@ def test_blocking_wraps_async_methods(thread):
             self._thread = thread
 
     assert Blocking().double(4, extra=1) == 9
-    assert Blocking.double.__doc__ == "Twice as much."
+    assert Blocking.double.__doc__ == "Return twice the number."
     assert Blocking.double.__name__ == "double"
 
 

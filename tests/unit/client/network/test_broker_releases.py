@@ -31,19 +31,19 @@ def with_release(run_with_client):
 
     def run(release, scenario):
         async def main(fixture):
-            disguise = ReleaseProxy(fixture.network, "disguised", RELEASES[release], ("broker", 9092))
-            await disguise.listen(9092)
+            proxy = ReleaseProxy(fixture.network, "disguised", RELEASES[release], ("broker", 9092))
+            await proxy.listen(9092)
             settings = connection_settings({BOOTSTRAP_SERVERS: ("disguised:9092",)})
             cluster = NetworkClient(
                 client_environment(fixture.network, fixture.memory.clock), settings, client_id="tester"
             )
             await cluster.start()
             try:
-                await scenario(cluster, disguise)
-                assert disguise.refused == []
+                await scenario(cluster, proxy)
+                assert proxy.refused == []
             finally:
                 await cluster.close()
-                disguise.close()
+                proxy.close()
 
         run_with_client(main, BROKER)
 
@@ -52,7 +52,7 @@ def with_release(run_with_client):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_produce_fetch_and_find_coordinator_with_each_release(with_release, make_records, release):
-    async def scenario(cluster, disguise):
+    async def scenario(cluster, proxy):
         response = await cluster.send(
             CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000)
         )
@@ -71,14 +71,14 @@ def test_produce_fetch_and_find_coordinator_with_each_release(with_release, make
         for key_type in CoordinatorType:
             await cluster.wait_until_ready(await cluster.coordinator(key_type, "some", 30_000), 5000)
         expected = {key: min(last, RELEASES[release][key][1]) for key, last in CLIENT_VERSION_MAX.items()}
-        assert {key: disguise.spoken[key] for key in expected} == expected
+        assert {key: proxy.spoken[key] for key in expected} == expected
 
     with_release(release, scenario)
 
 
 @pytest.mark.parametrize(("release", "epoch"), [("0.11", -1), ("2.0", -1), ("2.8", 0), ("4.0", 0)])
 def test_leader_epochs_are_used_from_releases_with_reliable_epochs(with_release, release, epoch):
-    async def scenario(cluster, disguise):
+    async def scenario(cluster, proxy):
         topic = await cluster.wait_for_topic("made-on-the-way", 5000)
         assert topic.partitions[0].leader_epoch == epoch
         assert (topic.topic_id == bytes(16)) == (release in {"0.11", "2.0"})
@@ -87,7 +87,7 @@ def test_leader_epochs_are_used_from_releases_with_reliable_epochs(with_release,
 
 
 def test_api_missing_in_an_old_release_raises_unsupported_version(with_release):
-    async def scenario(cluster, disguise):
+    async def scenario(cluster, proxy):
         await cluster.await_update(0, 5000)
         with pytest.raises(UnsupportedVersion, match=r"does not support DescribeCluster \(broker 1001 "):
             await cluster.send(cluster.metadata.controller_id, DescribeClusterRequest())

@@ -22,7 +22,7 @@ from odradek.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-ONE, OTHER = b"1" * 16, b"2" * 16
+FIRST_ID, SECOND_ID = b"1" * 16, b"2" * 16
 LETTERS = TopicPartition("letters", 0)
 
 
@@ -35,7 +35,7 @@ def partition(index=0, leader=1, epoch=0, error=0):
     return MetadataResponsePartition(error, index, leader, epoch, [1, 2], [1], [2])
 
 
-def topic(name="letters", *partitions, topic_id=ONE, error=0):
+def topic(name="letters", *partitions, topic_id=FIRST_ID, error=0):
     return MetadataResponseTopic(error, name, topic_id, False, list(partitions))
 
 
@@ -76,7 +76,7 @@ def test_leader_epoch_never_goes_back(leaders):
 
 def test_new_topic_id_resets_leader_epochs():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 9))).metadata
-    metadata = apply(metadata, topic("letters", partition(0, 2, 0), topic_id=OTHER)).metadata
+    metadata = apply(metadata, topic("letters", partition(0, 2, 0), topic_id=SECOND_ID)).metadata
     assert metadata.leader(LETTERS) == (2, 0)
 
 
@@ -149,7 +149,7 @@ def test_with_leader_keeps_the_metadata_version():
         (TopicPartition("letters", 8), 2, 5),
         (TopicPartition("nowhere", 0), 2, 5),
     ],
-    ids=["the same epoch", "an older one", "an unknown broker", "no such partition", "no such topic"],
+    ids=["same epoch", "older epoch", "unknown broker", "unknown partition", "unknown topic"],
 )
 def test_with_leader_ignores_stale_or_unknown_leaders(partition_key, leader, epoch):
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4))).metadata
@@ -164,6 +164,6 @@ def test_with_leader_adds_node_endpoints():
 
 
 def test_topic_metadata_of_partitions():
-    metadata = topic_metadata("letters", ONE, [PartitionInfo("letters", 0, -1, (), ())])
+    metadata = topic_metadata("letters", FIRST_ID, [PartitionInfo("letters", 0, -1, (), ())])
     assert metadata.available == ()
     assert metadata.error is ErrorCode.NONE

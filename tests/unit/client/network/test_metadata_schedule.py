@@ -14,9 +14,9 @@ def make():
     return MetadataSchedule(AGE_MS, IDLE_MS, lambda attempts: 100 * 2**attempts)
 
 
-def respond(schedule, now_ms, **how):
+def respond(schedule, now_ms, **result):
     topics = schedule.begin_request(now_ms)
-    schedule.on_response(now_ms, **{"is_changed": True, "is_stale": False, **how})
+    schedule.on_response(now_ms, **{"is_changed": True, "is_stale": False, **result})
     return topics
 
 

@@ -54,10 +54,10 @@ class RacingLocks(list[Any]):
         self.joining: list[Any] = []
 
     def __len__(self) -> int:
-        found = super().__len__()
+        length = super().__len__()
         self.extend(self.joining)
         self.joining = []
-        return found
+        return length
 
 
 class LeavingLock:

@@ -28,15 +28,15 @@ class Clock:
 
 
 class PartitionerFixture:
-    def __init__(self, *leaders: int, **how: Any) -> None:
+    def __init__(self, *leaders: int, **options: Any) -> None:
         self.clock = Clock()
         self.accumulator = RecordAccumulator(batch_bytes=BATCH_BYTES, linger_ms=0, delivery_timeout_ms=1000)
         self.blocked: dict[int, int] = {}
-        how = {"adapts": True, "availability_timeout_ms": 0, **how}
+        options = {"adapts": True, "availability_timeout_ms": 0, **options}
         self.sticky_partitioner = StickyPartitioner(
-            self.accumulator, self.clock, 7, self.blocked, batch_bytes=BATCH_BYTES, **how
+            self.accumulator, self.clock, 7, self.blocked, batch_bytes=BATCH_BYTES, **options
         )
-        self.appender = RecordAppender(lambda *given: None)
+        self.appender = RecordAppender(lambda *args: None)
         self.topic: TopicMetadata = topic_metadata(
             "t",
             bytes(16),

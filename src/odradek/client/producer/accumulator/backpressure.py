@@ -14,7 +14,7 @@ from typing import Final
 _HIGH_BYTES_MIN: Final = 1 << 20
 _HIGH_BATCHES: Final = 4
 STALL_TIMEOUT_S: Final = 0.05
-"""When nothing is drained for this long, the broker is the bottleneck, and ``buffer.memory`` is the limit."""
+"""Without a drain for this long the broker is the bottleneck, and ``buffer.memory`` the limit."""
 
 
 class Backpressure:

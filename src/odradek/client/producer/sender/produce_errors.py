@@ -62,7 +62,7 @@ def batch_error(batch: ProducerBatch, code: ErrorCode, message: str | None, brok
 def record_errors(
     batch: ProducerBatch, code: ErrorCode, errors: Sequence[Any], broker: str
 ) -> tuple[Mapping[int, BaseException], BaseException] | None:
-    """Return exceptions by record index, and the one of all other records, if the broker named records."""
+    """Return exceptions by record index, and that of all other records, if the broker named records."""
     if not errors or code not in _RECORD_ERROR_CODES:
         return None
     partition = f"{batch.topic}-{batch.partition}"

@@ -32,7 +32,7 @@ NO_TRANSACTION_TIMEOUT_MS: Final = (1 << 31) - 1
 
 
 class TxnErrorAction(enum.Enum):
-    """What to do about the error of a response."""
+    """Action for the error of a response."""
 
     DONE = enum.auto()
     RETRY = enum.auto()

@@ -111,7 +111,7 @@ class PartitionSequences:
 
     @property
     def may_send_more(self) -> bool:
-        """Whether a new batch may be sent while others are in flight.
+        """True if a new batch may be sent while others are in flight.
 
         A broker that does not know a producer accepts any sequence from it: so the first batch goes alone, or
         a later one could overtake it when the leader changes. The same holds for batches that will be sent

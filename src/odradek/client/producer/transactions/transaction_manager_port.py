@@ -158,7 +158,7 @@ class TransactionManagerPort(Protocol):
 
     @property
     def is_completing(self) -> bool:
-        """Whether a commit or abort is in progress: batches are sent without linger."""
+        """True while a commit or abort is in progress: batches are sent without linger."""
         ...
 
     @property

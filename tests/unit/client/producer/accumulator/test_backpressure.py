@@ -18,14 +18,14 @@ def test_waiters_are_woken_when_half_of_the_backlog_is_sent() -> None:
     woken: list[str] = []
     assert not backpressure.is_exceeded(MIB)
     assert backpressure.is_exceeded(MIB + 1)
-    backpressure.add_waiter(lambda: woken.append("one"))
-    backpressure.add_waiter(lambda: woken.append("other"))
+    backpressure.add_waiter(lambda: woken.append("first"))
+    backpressure.add_waiter(lambda: woken.append("second"))
     backpressure.on_drained(MIB // 2 + 1)
     assert woken == []
     backpressure.on_drained(MIB // 2)
-    assert woken == ["one", "other"]
+    assert woken == ["first", "second"]
     backpressure.on_drained(0)
-    assert woken == ["one", "other"], "no waiter is woken twice"
+    assert woken == ["first", "second"], "no waiter is woken twice"
 
 
 def test_no_backpressure_while_the_broker_accepts_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Batch capacity by batch_compression ratio, and batch_compression of batches."""
+"""Batch capacity by compression ratio, and compression of batches."""
 
 from __future__ import annotations
 

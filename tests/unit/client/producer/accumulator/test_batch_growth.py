@@ -149,12 +149,12 @@ def test_records_of_a_grown_batch_expire_at_most_a_second_early() -> None:
         await fixture.stop_broker()
         waited_ms: list[int] = []
         for _ in range(100):
-            began = fixture.clock.monotonic_ms()
+            started = fixture.clock.monotonic_ms()
 
-            def record_wait(metadata: object, error: object, began: int = began) -> None:
+            def record_wait(metadata: object, error: object, started: int = started) -> None:
                 assert metadata is None
                 assert isinstance(error, TimedOut)
-                waited_ms.append(fixture.clock.monotonic_ms() - began)
+                waited_ms.append(fixture.clock.monotonic_ms() - started)
 
             await producer.send("letters", bytes(100), on_delivery=record_wait)
             await asyncio.sleep(0.05)

@@ -39,9 +39,9 @@ class ScriptedResponses:
         self._send_if_ready = self._network.send_if_ready
         self._network.send_if_ready = self.send_if_ready  # type: ignore[method-assign]
 
-    def send_if_ready(self, node_id: int, request: Any, **how: Any) -> Any:
+    def send_if_ready(self, node_id: int, request: Any, **options: Any) -> Any:
         if not isinstance(request, ProduceRequest) or not self.scripted:
-            return self._send_if_ready(node_id, request, **how)
+            return self._send_if_ready(node_id, request, **options)
         self.requests.append(request)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         scripted = self.scripted.pop(0)
@@ -84,10 +84,10 @@ def test_batches_fail_when_the_request_cannot_be_built(monkeypatch: pytest.Monke
         producer = fixture.producer()
         await (await producer.send("letters", b"early"))
 
-        def begin(*given: Any, **how: Any) -> Any:
+        def fail(*args: Any, **options: Any) -> Any:
             raise MemoryError("no room for the request")
 
-        monkeypatch.setattr(producer._engine.network, "send_if_ready", begin)
+        monkeypatch.setattr(producer._engine.network, "send_if_ready", fail)
         delivery = await producer.send("letters", b"v")
         await asyncio.wait_for(producer.flush(), 10)
         with pytest.raises(ClientError, match="no room for the request"):
@@ -197,8 +197,8 @@ def test_batch_in_flight_fails_after_delivery_timeout(is_idempotent: bool) -> No
 
     async def scenario(fixture: ProducerFixture) -> None:
         await fixture.create("letters")
-        how = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000, "linger_ms": 0}
-        producer = fixture.producer(enable_idempotence=is_idempotent, **how)
+        timeouts = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000, "linger_ms": 0}
+        producer = fixture.producer(enable_idempotence=is_idempotent, **timeouts)
         await producer.partitions_for("letters")
         responses = ScriptedResponses(producer, None)
         completed: list[BaseException | None] = []
@@ -312,7 +312,9 @@ def test_batches_expiring_together_fail_in_send_order() -> None:
         completed: list[int] = []
         for number in range(12):
             await producer.send(
-                "letters", bytes(60), on_delivery=lambda metadata, error, one=number: completed.append(one)
+                "letters",
+                bytes(60),
+                on_delivery=lambda _, error, index=number: completed.append(index),
             )
         await asyncio.sleep(10)
         assert completed == list(range(12))

@@ -29,17 +29,17 @@ from odradek.wire.messages.init_producer_id import InitProducerIdResponse
 LAST = SEQUENCE_COUNT - 1
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 sequences = st.integers(0, LAST)
-STEPS = {"send": 8, "serve": 8, "answer": 8, "refuse": 1, "break": 3, "expire": 2, "move": 1, "look": 2}
+STEPS = {"send": 8, "serve": 8, "respond": 8, "reject": 1, "break": 3, "expire": 2, "move": 1, "run": 2}
 STEP_COUNT = 120
 COUNT_MAX = 5
 """Larger batches are rejected, and must be split."""
 
 
 @given(sequences, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
-def test_later_sequence_wraps_around(sequence: int, one: int, other: int) -> None:
-    assert later_sequence(later_sequence(sequence, one), other) == later_sequence(sequence, one + other)
-    assert later_sequence(later_sequence(sequence, one), -one) == sequence
-    assert 0 <= later_sequence(sequence, one) <= LAST
+def test_later_sequence_wraps_around(sequence: int, first: int, second: int) -> None:
+    assert later_sequence(later_sequence(sequence, first), second) == later_sequence(sequence, first + second)
+    assert later_sequence(later_sequence(sequence, first), -first) == sequence
+    assert 0 <= later_sequence(sequence, first) <= LAST
 
 
 @given(sequences, st.integers(1, SEQUENCE_COUNT // 2 - 1))
@@ -63,7 +63,7 @@ def test_sequences_are_assigned_across_the_wrap() -> None:
     )
     for batch in (before, across, after):
         sequences.assign(batch)
-    assert [one.base_sequence for one in (before, across, after)] == [LAST - 1, LAST, 2]
+    assert [batch.base_sequence for batch in (before, across, after)] == [LAST - 1, LAST, 2]
     for batch in (before, across, after):
         assert sequences.last_acked is None or sequences.is_next(batch.base_sequence)
         sequences.acknowledge(batch, 0)
@@ -88,10 +88,10 @@ def test_sequences_are_adjusted_across_the_wrap() -> None:
     sequences = PartitionSequences()
     sequences.identity = ProducerIdentity(7, 0)
     sequences.next_sequence = LAST
-    refused, after = Batch("a", PARTITIONS[0], 2), Batch("b", PARTITIONS[0], 2)
-    sequences.assign(refused)
+    rejected, after = Batch("a", PARTITIONS[0], 2), Batch("b", PARTITIONS[0], 2)
+    sequences.assign(rejected)
     sequences.assign(after)
-    sequences.remove_and_adjust(refused)
+    sequences.remove_and_adjust(rejected)
     assert after.base_sequence == LAST
     assert sequences.next_sequence == 1
     assert sequences.in_flight == [after]
@@ -108,18 +108,18 @@ def test_bump_after_the_last_epoch_needs_a_new_producer_id() -> None:
 
 def test_producer_gets_a_new_producer_id_after_the_last_epoch() -> None:
     producer = ProducerSimulation(None)
-    producer.look()
-    producer.answer(InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX))
+    producer.run_once()
+    producer.respond(InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX))
     first = producer.send(PARTITIONS[0], 2)
     second = producer.send(PARTITIONS[1], 1)
-    producer.look()
+    producer.run_once()
     producer.expire(first)
     third = producer.send(PARTITIONS[0], 1)
-    producer.look()
-    assert producer.machine.state is TxnManagerState.INITIALIZING
+    producer.run_once()
+    assert producer.manager.state is TxnManagerState.INITIALIZING
     assert third.base_sequence == NO_SEQUENCE
-    producer.answer(InitProducerIdResponse(producer_id=8, producer_epoch=0))
-    producer.look()
+    producer.respond(InitProducerIdResponse(producer_id=8, producer_epoch=0))
+    producer.run_once()
     assert third.numbers == (8, 0, 0)
     assert second.numbers == (7, EPOCH_MAX, 0)
 
@@ -135,9 +135,9 @@ def test_parts_of_a_split_batch_are_sent_one_after_another() -> None:
         part.producer_id, part.producer_epoch, part.base_sequence = 7, 0, sequence
     sequences.of(PARTITIONS[0]).replace(whole, list(parts))
     assert sequences.of(PARTITIONS[0]).in_flight == [*parts, other]
-    assert [sequences.may_send(one) for one in (*parts, other)] == [True, False, False]
+    assert [sequences.may_send(batch) for batch in (*parts, other)] == [True, False, False]
     sequences.of(PARTITIONS[0]).acknowledge(parts[0], 10)
-    assert [sequences.may_send(one) for one in (parts[1], other)] == [True, False]
+    assert [sequences.may_send(batch) for batch in (parts[1], other)] == [True, False]
 
 
 def test_batch_acked_with_its_old_sequence_leaves_no_gap() -> None:
@@ -164,14 +164,14 @@ class _Simulation:
         self.first_epoch = first_epoch
 
     def _on_event(self, event: str) -> None:
-        if " leaves as " in event:
+        if " sent as " in event:
             batch = self.producer.batches[event.split(maxsplit=1)[0]]
             channel = self.brokers.at(batch.topic_partition)[-1]
             channel.requests.append(Request(batch.name, batch.count, *batch.numbers))
             open_count = sum(
                 1
-                for one in self.producer.in_flight.values()
-                if one.topic_partition == batch.topic_partition and not one.results
+                for other in self.producer.in_flight.values()
+                if other.topic_partition == batch.topic_partition and not other.results
             )
             assert open_count <= IN_FLIGHT_MAX
 
@@ -183,37 +183,39 @@ class _Simulation:
             self.producer.send(partition, 1 + number % 7)
         elif kind == "serve":
             channel.serve()
-        elif kind == "refuse":
+        elif kind == "reject":
             channel.serve((ErrorCode.INVALID_RECORD, ErrorCode.NOT_ENOUGH_REPLICAS)[number // 4 % 2])
-        elif kind == "answer":
-            self._answer(channel.answered())
+        elif kind == "respond":
+            self._respond(channel.answered())
         elif kind == "break":
             for request in channel.broken(number // 4 % 6):
-                self.producer.refused(self.producer.batches[request.name], ErrorCode.NETWORK_EXCEPTION)
+                self.producer.respond_with_error(
+                    self.producer.batches[request.name], ErrorCode.NETWORK_EXCEPTION
+                )
         elif kind == "expire" and self.producer.incomplete:
             self.producer.expire(self.producer.incomplete[number % len(self.producer.incomplete)])
         elif kind == "move":
             self.brokers.move(partition)
-        self.look()
+        self.run_once()
 
-    def _answer(self, answer: tuple[Request, ErrorCode, int] | None) -> None:
-        if answer is None:
+    def _respond(self, response: tuple[Request, ErrorCode, int] | None) -> None:
+        if response is None:
             return
-        request, code, offset = answer
+        request, code, offset = response
         batch = self.producer.batches[request.name]
         if code is ErrorCode.NONE:
-            self.producer.written(batch, offset)
+            self.producer.acknowledge(batch, offset)
         else:
-            self.producer.refused(batch, code)
+            self.producer.respond_with_error(batch, code)
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         self.producer.now_ms += 1
-        self.producer.look()
-        if self.producer.asked is not None:
+        self.producer.run_once()
+        if self.producer.request_in_flight is not None:
             self.next_id += 1
             epoch = self.first_epoch if self.next_id == 1 else 0
-            self.producer.answer(InitProducerIdResponse(producer_id=self.next_id, producer_epoch=epoch))
-            self.producer.look()
+            self.producer.respond(InitProducerIdResponse(producer_id=self.next_id, producer_epoch=epoch))
+            self.producer.run_once()
 
     def recover(self) -> None:
         """Run without failures until all batches are completed."""
@@ -221,8 +223,8 @@ class _Simulation:
             for channels in self.brokers.channels.values():
                 for channel in channels:
                     channel.serve()
-                    self._answer(channel.answered())
-            self.look()
+                    self._respond(channel.answered())
+            self.run_once()
 
 
 @pytest.mark.parametrize("first_epoch", [0, 32766])

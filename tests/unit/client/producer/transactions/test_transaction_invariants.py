@@ -28,12 +28,12 @@ STEPS = {
     "begin": 4,
     "send": 8,
     "serve": 8,
-    "answer": 8,
+    "respond": 8,
     "coordinate": 10,
     "silence": 2,
     "commit": 3,
     "abort": 2,
-    "refuse": 1,
+    "reject": 1,
     "break": 1,
     "expire": 1,
     "move": 1,
@@ -54,7 +54,7 @@ class _Simulation:
         """Batches of the open transaction."""
         self.committed: list[list[Batch]] = []
         self.results: list[TransactionalRequestResult] = []
-        self._watch(self.producer.machine.init_transactions())
+        self._watch(self.producer.manager.init_transactions())
 
     def _watch(self, result: TransactionalRequestResult) -> None:
         if result not in self.results:
@@ -62,9 +62,9 @@ class _Simulation:
             self.producer.watch(result)
 
     def _on_event(self, event: str) -> None:
-        if " leaves as " in event:
+        if " sent as " in event:
             batch = self.producer.batches[event.split(maxsplit=1)[0]]
-            assert self.producer.machine.state in ONGOING
+            assert self.producer.manager.state in ONGOING
             assert batch.topic_partition in self.known, (
                 "the coordinator must add a partition before it is written to"
             )
@@ -82,60 +82,62 @@ class _Simulation:
             self._call(kind, partition, number)
         elif kind == "serve":
             channel.serve()
-        elif kind == "refuse":
+        elif kind == "reject":
             channel.serve((ErrorCode.INVALID_RECORD, ErrorCode.NOT_ENOUGH_REPLICAS)[number // 4 % 2])
-        elif kind == "answer":
-            self._answer(channel.answered())
+        elif kind == "respond":
+            self._respond(channel.answered())
         elif kind == "break":
             for request in channel.broken(number // 4 % 6):
-                self.producer.refused(self.producer.batches[request.name], ErrorCode.NETWORK_EXCEPTION)
+                self.producer.respond_with_error(
+                    self.producer.batches[request.name], ErrorCode.NETWORK_EXCEPTION
+                )
         elif kind == "expire" and self.producer.incomplete:
             self.producer.expire(self.producer.incomplete[number % len(self.producer.incomplete)])
         elif kind == "move":
             self.brokers.move(partition)
-        elif kind in ("coordinate", "silence") and self.producer.asked is not None:
-            self._coordinate(number, is_on_event=kind == "coordinate")
-        self.look()
+        elif kind in ("coordinate", "silence") and self.producer.request_in_flight is not None:
+            self._coordinate(number, is_received=kind == "coordinate")
+        self.run_once()
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         self.producer.now_ms += 60
-        self.producer.look()
+        self.producer.run_once()
 
     def _call(self, kind: str, partition: TopicPartition, number: int) -> None:
-        machine = self.producer.machine
+        manager = self.producer.manager
         try:
             if kind == "begin":
-                machine.begin_transaction()
+                manager.begin_transaction()
                 self.open = []
             elif kind == "send":
                 self.open.append(self.producer.send(partition, 1 + number % 5))
             elif kind == "commit":
-                self._watch(machine.commit_transaction())
+                self._watch(manager.commit_transaction())
             else:
-                self._watch(machine.abort_transaction())
+                self._watch(manager.abort_transaction())
         except InvalidState:
             pass  # invalid in this state, and without effect
 
-    def _answer(self, answer: tuple[Request, ErrorCode, int] | None) -> None:
-        if answer is not None:
-            request, code, offset = answer
+    def _respond(self, response: tuple[Request, ErrorCode, int] | None) -> None:
+        if response is not None:
+            request, code, offset = response
             batch = self.producer.batches[request.name]
             if code is ErrorCode.NONE:
-                self.producer.written(batch, offset)
+                self.producer.acknowledge(batch, offset)
             else:
-                self.producer.refused(batch, code)
+                self.producer.respond_with_error(batch, code)
 
-    def _coordinate(self, number: int, *, is_on_event: bool) -> None:
+    def _coordinate(self, number: int, *, is_received: bool) -> None:
         """Handle the request or respond with an error; the response may be lost."""
-        assert self.producer.asked is not None
-        request: Any = self.producer.asked.request
+        assert self.producer.request_in_flight is not None
+        request: Any = self.producer.request_in_flight.request
         if number % 5 == 0:
             code = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR)[number // 5 % 2]
-            answer = _response_to(request, code, self.epoch)
+            response = _response_to(request, code, self.epoch)
         else:
             self._do(request)
-            answer = _response_to(request, ErrorCode.NONE, self.epoch)
-        self.producer.answer(answer if is_on_event else ConnectionFailed("no response"))
+            response = _response_to(request, ErrorCode.NONE, self.epoch)
+        self.producer.respond(response if is_received else ConnectionFailed("no response"))
 
     def _do(self, request: Any) -> None:
         name = type(request).__name__
@@ -155,18 +157,18 @@ class _Simulation:
 
     def recover(self) -> None:
         for _ in range(300):
-            if self.producer.asked is not None:
-                self._coordinate(1, is_on_event=True)
+            if self.producer.request_in_flight is not None:
+                self._coordinate(1, is_received=True)
             for channels in self.brokers.channels.values():
                 for channel in channels:
                     channel.serve()
-                    self._answer(channel.answered())
-            if self.producer.machine.state in (
+                    self._respond(channel.answered())
+            if self.producer.manager.state in (
                 TxnManagerState.IN_TRANSACTION,
                 TxnManagerState.ABORTABLE_ERROR,
             ):
                 self._call("abort", PARTITIONS[0], 0)
-            self.look()
+            self.run_once()
 
 
 def _response_to(request: Any, code: ErrorCode, epoch: int) -> Any:
@@ -195,7 +197,7 @@ def test_transaction_invariants_hold_under_failures(random: Random) -> None:
     for kind in random.choices(list(STEPS), list(STEPS.values()), k=STEP_COUNT):
         simulation.step(kind, random.randrange(1000))
     simulation.recover()
-    assert simulation.producer.machine.state is TxnManagerState.READY
+    assert simulation.producer.manager.state is TxnManagerState.READY
     assert all(len(batch.results) == 1 for batch in simulation.producer.batches.values())
     assert all(result.is_done for result in simulation.results)
     written = [name for log in simulation.brokers.logs.values() for name in log.written]
