@@ -189,20 +189,20 @@ class RuntimeFixture:
 
     def fetch_as_follower(self, offset: int) -> None:
         """Move the follower's log end offset."""
-        progress = self.partition._progress
-        assert progress is not None
-        follower = progress.follower(FOLLOWER_ID)
-        assert follower is not None
+        isr_state = self.partition._isr_state
+        assert isr_state is not None
+        replica = isr_state.replica(FOLLOWER_ID)
+        assert replica is not None
         now_ms = self.clock.monotonic_ms()
-        follower.fetched(offset, 0, self.partition.log.log_end_offset, now_ms)
+        replica.update_fetch_state(offset, 0, self.partition.log.log_end_offset, now_ms)
         self.partition._advance_high_watermark(now_ms)
         self.replicas.changed(self.partition)
 
     def shrink_isr(self) -> None:
         """Remove the follower from the ISR."""
-        progress = self.partition._progress
-        assert progress is not None
-        progress.commit((BROKER_ID,))
+        isr_state = self.partition._isr_state
+        assert isr_state is not None
+        isr_state.commit_isr((BROKER_ID,))
 
     async def reload(self) -> Counter:
         """Load the partition in another runtime and return its shard."""

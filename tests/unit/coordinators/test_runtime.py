@@ -100,9 +100,9 @@ def test_append_fails_but_is_replayed_if_the_isr_shrinks_after_it() -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         counter = await fixture.serve(1, FOLLOWER_ID)
         responses = fixture.submit("set", b"a", 1)
-        progress = fixture.partition._progress
-        assert progress is not None
-        progress.follower(FOLLOWER_ID).fetched(1, 0, 1, fixture.clock.monotonic_ms())  # type: ignore[union-attr]
+        isr_state = fixture.partition._isr_state
+        assert isr_state is not None
+        isr_state.replica(FOLLOWER_ID).update_fetch_state(1, 0, 1, fixture.clock.monotonic_ms())  # type: ignore[union-attr]
         fixture.partition._advance_high_watermark(fixture.clock.monotonic_ms())
         fixture.shrink_isr()
         fixture.replicas.changed(fixture.partition)

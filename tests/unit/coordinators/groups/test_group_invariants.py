@@ -113,7 +113,12 @@ STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
         ),
     ),
     (1, st.tuples(st.just("end_transaction"), st.sampled_from([5, 6]), st.booleans())),
-    (1, st.sampled_from([("delete",), ("forget", 0), ("forget", 1), ("delete_offsets", 0, 1)])),
+    (
+        1,
+        st.sampled_from(
+            [("delete",), ("delete_partition", 0), ("delete_partition", 1), ("delete_offsets", 0, 1)]
+        ),
+    ),
     (1, st.tuples(st.just("members_max"), st.sampled_from([2, 3, 100]))),
 ]
 steps = st.one_of([step for weight, step in STEPS for _ in range(weight)])
@@ -125,7 +130,6 @@ class Clients:
     def __init__(self) -> None:
         self.simulation = GroupSimulation(initial_rebalance_delay_ms=1_000, offsets_retention_ms=700_000)
         self.commands: list[Any] = []
-        self.last_join: dict[str, JoinGroup] = {}
         self.ids: list[str] = []
         self.checked_responses = 0
         self.generation = 0
@@ -260,7 +264,7 @@ class Clients:
     def _delete_offsets(self, *partitions: int) -> None:
         self._submit(DeleteOffsets(GROUP, tuple(TopicPartition("orders", number) for number in partitions)))
 
-    def _forget(self, partition: int) -> None:
+    def _delete_partition(self, partition: int) -> None:
         self._submit(PartitionsDeleted((TopicPartition("orders", partition),)))
 
     def _fire(self) -> None:
@@ -295,8 +299,8 @@ class Clients:
         for to, response in self.simulation.answers[self.checked_responses :]:
             if isinstance(response, JoinGroupResult) and response.member_id not in ("", *self.ids):
                 self.ids.append(response.member_id)
-            if isinstance(response, SyncGroupResult) and response.assignment:
-                assert response.error is ErrorCode.NONE
+            is_synced = isinstance(response, SyncGroupResult) and response.error is ErrorCode.NONE
+            if is_synced and response.assignment:
                 self._check_assignment(self.commands[to], response.assignment)
             if isinstance(response, CommitOffsetsResult):
                 assert not (to in self.invalid_commits and ErrorCode.NONE in response.errors.values())

@@ -28,14 +28,14 @@ def read_golden() -> list[tuple[bytes, bytes | None, str, str | None]]:
 RECORDS = read_golden()
 
 
-def format_texts(key: bytes | None, value: bytes | None, offset: int = 0) -> tuple[str, str | None]:
+def format_key_and_value(key: bytes | None, value: bytes | None, offset: int = 0) -> tuple[str, str | None]:
     return format_record(Record(offset, 5, key, value, ()))
 
 
 def test_output_equals_that_of_kafkas_tool() -> None:
     assert len(RECORDS) == 19
     for number, (key, value, *texts) in enumerate(RECORDS):
-        assert list(format_texts(key, value, number)) == texts
+        assert list(format_key_and_value(key, value, number)) == texts
 
 
 def test_dump_log_command_shows_the_records(tmp_path: Path) -> None:
@@ -48,7 +48,8 @@ def test_dump_log_command_shows_the_records(tmp_path: Path) -> None:
     assert result.exit_code == 0
     shown = [line.partition("key: ")[2] for line in result.stdout.split("\n") if line.startswith("|")]
     assert shown == [
-        key_text if texts is None else f"{key_text} payload: {texts}" for _, _, key_text, texts in RECORDS
+        key_text if value_text is None else f"{key_text} payload: {value_text}"
+        for _, _, key_text, value_text in RECORDS
     ]
 
 
@@ -62,9 +63,9 @@ def test_dump_log_command_shows_the_records(tmp_path: Path) -> None:
     ],
 )
 def test_unreadable_record_is_skipped_with_a_reason(key: bytes | None, value: bytes, reason: str) -> None:
-    assert format_texts(key, value, 23) == (f"Error at offset 23, skipping. {reason}", None)
+    assert format_key_and_value(key, value, 23) == (f"Error at offset 23, skipping. {reason}", None)
 
 
 @given(st.none() | st.binary(), st.none() | st.binary(), st.sampled_from([b"", RECORDS[0][0]]))
 def test_any_record_can_be_formatted(key: bytes | None, value: bytes | None, prefix: bytes) -> None:
-    assert format_texts(key if key is None else prefix + key, value)[0]
+    assert format_key_and_value(key if key is None else prefix + key, value)[0]
