@@ -33,7 +33,7 @@ DESCRIBED = [
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a setting of the topic. May be repeated."),
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic setting. May be repeated."),
 ]
 
 

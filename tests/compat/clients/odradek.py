@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.clients.client_apis import Asyncio, Blocking, World
+from tests.clients.client_apis import AsyncioClients, BlockingClients, Clients
 from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
 
 from odradek.client.admin.configs import ConfigResource
@@ -87,16 +87,16 @@ class OdradekProducerHandle:
 
 
 class _Odradek:
-    """Both worlds' adapter; ``world`` says which."""
+    """Adapter of the blocking or asyncio clients."""
 
-    def __init__(self, bootstrap: str, world: World) -> None:
+    def __init__(self, bootstrap: str, clients: Clients) -> None:
         self._bootstrap = bootstrap
-        self._world = world
-        self._admin = world.admin(bootstrap_servers=bootstrap)
+        self._clients = clients
+        self._admin = clients.admin(bootstrap_servers=bootstrap)
         self._producers: dict[tuple[Any, ...], OdradekProducerHandle] = {}
 
     def close(self) -> None:
-        self._world.close()
+        self._clients.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         with _convert_errors():
@@ -160,7 +160,9 @@ class _Odradek:
         return self._producing({})
 
     def _producing(self, settings: dict[str, Any]) -> OdradekProducerHandle:
-        return OdradekProducerHandle(self._world.producer({"bootstrap.servers": self._bootstrap, **settings}))
+        return OdradekProducerHandle(
+            self._clients.producer({"bootstrap.servers": self._bootstrap, **settings})
+        )
 
     def open_reader(
         self,
@@ -174,7 +176,7 @@ class _Odradek:
         settings: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "auto.offset.reset": reset}
         if wait_ms is not None:
             settings["fetch.max.wait.ms"] = wait_ms
-        consumer = self._world.consumer(settings)
+        consumer = self._clients.consumer(settings)
         assigned = [TopicPartition(topic, partition) for partition in partitions]
         consumer.assign(assigned)
         if start == EARLIEST:
@@ -189,7 +191,7 @@ class _Odradek:
         return OdradekReader(consumer)
 
     def _offsets_consumer(self) -> Any:
-        return self._world.consumer({"bootstrap.servers": self._bootstrap})
+        return self._clients.consumer({"bootstrap.servers": self._bootstrap})
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         consumer, at = self._offsets_consumer(), TopicPartition(topic, partition)
@@ -215,11 +217,11 @@ class OdradekBlocking(_Odradek):
     name = "odradek"
 
     def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap, Blocking())
+        super().__init__(bootstrap, BlockingClients())
 
 
 class OdradekAsyncio(_Odradek):
     name = "odradek.aio"
 
     def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap, Asyncio())
+        super().__init__(bootstrap, AsyncioClients())

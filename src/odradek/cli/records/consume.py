@@ -33,7 +33,7 @@ POLLED_MAX: Final = 10_000
 FromBeginning = Annotated[
     bool,
     typer.Option(
-        "--from-beginning", help="Start at the earliest offset (with --group: without a committed offset)."
+        "--from-beginning", help="Start at the earliest offset (with --group: if it has no committed offset)."
     ),
 ]
 Group = Annotated[
@@ -68,7 +68,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="text (default), json, raw, or a template such as %o:%k=%s\\n (see docs/cli.md).",
+        help="Output format: text (default), json, raw, or a template such as %o:%k=%s\\n (see docs/cli.md).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line (--format json).")]
@@ -77,7 +77,7 @@ PrintHeaders = Annotated[bool, typer.Option("--headers", help="Print headers bef
 PrintTimestamp = Annotated[bool, typer.Option("--timestamp", help="Print timestamps before values.")]
 Isolation = Annotated[
     str | None,
-    typer.Option("--isolation", help="read_uncommitted (default) or read_committed."),
+    typer.Option("--isolation", help="Isolation level: read_uncommitted (default) or read_committed."),
 ]
 
 
