@@ -44,7 +44,7 @@ def create(
 def append(connection: RawConnection, topic: str, partition: int, batch: bytes, acks: int = -1) -> Any:
     """Produce one batch; return the partition's response."""
     request = produce_request(topic, batch, acks=acks, partition=partition)
-    ((entry,),) = (one.partition_responses for one in connection.exchange(request).responses)
+    ((entry,),) = (response.partition_responses for response in connection.exchange(request).responses)
     return entry
 
 

@@ -42,7 +42,7 @@ def test_short_form_covers_all_requests_victims_clients_and_moments() -> None:
     for seed in range(20):
         drawn = steps.some_steps(seed)
         assert {(one.api_key, one.victim) for one in drawn} == {
-            (one.api_key, one.victim) for one in steps.all_steps()
+            (step.api_key, step.victim) for step in steps.all_steps()
         }
         assert {(one.client, one.moment) for one in drawn} == {
             (client, moment) for client in steps.CLIENTS for moment in Moment

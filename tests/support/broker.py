@@ -77,7 +77,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is running."""
+        """True while the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Broker:

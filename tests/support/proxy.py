@@ -25,7 +25,7 @@ CLOSING_PASSES = 3
 
 
 class Moment(Enum):
-    """When the victim is killed."""
+    """Moment of the kill."""
 
     BEFORE = "before it is sent"
     UNDER_WAY = "as it is under way"

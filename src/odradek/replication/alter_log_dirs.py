@@ -84,7 +84,7 @@ class _Move:
     def __init__(self, partition: Partition, source: LogDirectory, target: LogDirectory, future: Log) -> None:
         self.source = source
         self.is_paused = False
-        """Whether cleaning of the partition is paused for this move."""
+        """True while cleaning of the partition is paused for this move."""
         self.partition = partition
         self.target = target
         self.future = future

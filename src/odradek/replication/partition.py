@@ -93,7 +93,7 @@ class Partition:
         self.min_isr = min_isr
         self.is_leader = False
         self.is_flush_pending = False
-        """Whether the last append must be flushed before it is acknowledged and read."""
+        """True while the last append must be flushed before it is acknowledged and read."""
         self.queued_appends = 0
         """Number of connections with appends in the ``AppendQueue``."""
         self.is_offline = False

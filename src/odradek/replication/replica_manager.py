@@ -46,7 +46,7 @@ class _RetryableLog(NamedTuple):
 
     topic_id: TopicId
     is_new: bool
-    """Whether the partition never had a log."""
+    """True if the partition never had a log."""
 
 
 class ReplicaManager:

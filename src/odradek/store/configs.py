@@ -76,7 +76,7 @@ async def change_config(store: Store, entity_type: str, name: str, config: Mappi
 
 
 async def write_with_config(
-    store: Store, entity_type: str, name: str, config: Mapping[str, str], more: list[Op]
+    store: Store, entity_type: str, name: str, config: Mapping[str, str], other_ops: list[Op]
 ) -> None:
     """Set or create an entity's config node, together with more operations, as one write.
 
@@ -87,7 +87,7 @@ async def write_with_config(
         stat = await store.exists(path)
         op = CreateOp(path, data) if stat is None else SetDataOp(path, data, stat.version)
         try:
-            await store.multi([op, *more])
+            await store.multi([op, *other_ops])
         except (NodeExists, NoNode, BadVersion) as error:
             # The first operation is on the config node. A missing parent is not a conflict.
             if error.op_index != 0 or (isinstance(error, NoNode) and isinstance(op, CreateOp)):

@@ -25,8 +25,8 @@ def read_json(path: str, data: bytes) -> Fields:
     return Fields(path, "", value)
 
 
-def _not_json(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
 class Fields:
@@ -84,8 +84,8 @@ class Fields:
         except ValueError as bad:
             self.fail(f"{self._at(field)} {bad}, got {_shown(value)}")
 
-    def fail(self, why: str) -> NoReturn:
-        raise BadPayload(self._path, why)
+    def fail(self, problem: str) -> NoReturn:
+        raise BadPayload(self._path, problem)
 
     def _at(self, field: str) -> str:
         return f"{self._name}.{field}" if self._name else field

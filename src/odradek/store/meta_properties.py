@@ -158,7 +158,7 @@ def _escape(value: str) -> str:
 
 def _unescape(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
-        what = match[1]
-        return chr(int(what[1:], 16)) if len(what) > 1 else _NAMED.get(what, what)
+        escaped_part = match[1]
+        return chr(int(escaped_part[1:], 16)) if len(escaped_part) > 1 else _NAMED.get(escaped_part, escaped_part)
 
     return _ESCAPED.sub(plain, text)

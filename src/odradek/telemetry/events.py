@@ -168,16 +168,16 @@ class _JsonFormatter(logging.Formatter):
     """JSON lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "time": _timestamp(record),
             "level": record.levelname.lower(),
             "event": getattr(record, "event", None) or record.getMessage(),
         }
         for name, value in getattr(record, "fields", {}).items():
-            found.setdefault(name, value if isinstance(value, int | float | None) else _truncate(value))
+            document.setdefault(name, value if isinstance(value, int | float | None) else _truncate(value))
         if record.exc_info:
-            found["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(found, ensure_ascii=False)
+            document["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(document, ensure_ascii=False)
 
 
 def _timestamp(record: logging.LogRecord) -> str:

@@ -1,1 +1,1 @@
-"""What tests run on: files that crash, time that jumps, a network in memory; and the suites of the ports."""
+"""Simulation for tests: files, time, network and broker in memory; contract tests of the ports."""

@@ -42,8 +42,8 @@ class FileSystemContract:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"abc")
         file.close()
-        again = files.open(f"{directory}/a")
-        assert again.append(b"d") == 3
+        reopened = files.open(f"{directory}/a")
+        assert reopened.append(b"d") == 3
         assert files.read_whole(f"{directory}/a") == b"abcd"
 
     def test_reads_are_short_only_at_end_of_file(self, files: FileSystem, directory: str) -> None:
@@ -125,9 +125,9 @@ class FileSystemContract:
             files.open(f"{directory}/a")
         with raises(FileNotFoundError):
             files.open(f"{directory}/none/a", create=True)
-        for ask in (files.size_of, files.modified_ms, files.read_whole, files.remove, files.list_names):
+        for call in (files.size_of, files.modified_ms, files.read_whole, files.remove, files.list_names):
             with raises(FileNotFoundError):
-                ask(f"{directory}/a")
+                call(f"{directory}/a")
 
     def test_read_only_file_cannot_be_written(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")

@@ -193,7 +193,7 @@ class NetworkContract:
     def test_range_beyond_end_of_file_closes_connection(
         self, run_on_network: RunOnNetwork, files: FileSystem, directory: str
     ) -> None:
-        """What was promised in the frame's length cannot be sent: nothing after it would make sense."""
+        """The announced length cannot be sent, so nothing after it would be valid."""
         file = files.open(f"{directory}/log", create=True)
         file.append(bytes(50_000))
         run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 0, 60_000)))
@@ -360,16 +360,16 @@ class NetworkContract:
     def test_receiver_may_close_in_callback(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
             pair = await ConnectionPair.connect(network)
-            told: list[int] = []
+            events: list[int] = []
 
             def close_at_once(count: int) -> None:
-                told.append(count)
+                events.append(count)
                 pair.accepted.close()
 
             pair.accepted_side.bytes_received = close_at_once  # type: ignore[method-assign]
             pair.dialled.send([bytes(LARGE_BYTES)])
             await until(lambda: bool(pair.dialled_side.lost))
-            assert len(told) == 1
+            assert len(events) == 1
             assert pair.accepted_side.lost == [None]
             pair.close()
 
@@ -377,16 +377,16 @@ class NetworkContract:
 
     def test_rejected_connection_is_closed(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            seen: list[str] = []
+            chunks: list[str] = []
 
             def refuse(connection: Connection) -> None:
-                seen.append(connection.peer_host)
+                chunks.append(connection.peer_host)
 
             socket = await network.listen(HOST, 0, refuse)
             dialled_side = Collector()
             connection = await network.dial(HOST, socket.port, lambda _: dialled_side, _TIMEOUT_MS)
             await until(lambda: bool(dialled_side.lost))
-            assert len(seen) == 1
+            assert len(chunks) == 1
             connection.close()
             socket.close()
 

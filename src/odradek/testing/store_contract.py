@@ -387,10 +387,10 @@ class StoreContract(abc.ABC):
     @scenario
     async def test_ended_session_raises_session_expired(self, fixture: StoreFixture) -> None:
         expired, closed = await fixture.connect(), await fixture.connect()
-        gone = asyncio.Event()
-        expired.on_expired(gone.set)
+        expiry = asyncio.Event()
+        expired.on_expired(expiry.set)
         await fixture.expire(expired)
-        await asyncio.wait_for(gone.wait(), _EVENT_SECONDS_MAX)
+        await asyncio.wait_for(expiry.wait(), _EVENT_SECONDS_MAX)
         await closed.close()
         for store in (expired, closed):
             calls: list[Callable[[], Awaitable[object]]] = [
@@ -415,12 +415,12 @@ class StoreContract(abc.ABC):
     @scenario
     async def test_close_does_not_call_on_expired(self, fixture: StoreFixture) -> None:
         first, second = await fixture.connect(), await fixture.connect()
-        told: list[str] = []
-        first.on_expired(lambda: told.append("expired"))
+        events: list[str] = []
+        first.on_expired(lambda: events.append("expired"))
         await first.close()
         await second.exists("/")
         await asyncio.sleep(0)
-        assert told == []
+        assert events == []
 
     # Multi
 
@@ -589,8 +589,8 @@ class StoreContract(abc.ABC):
             await reader.watch_data(f"/n{number}", watch)
         for number in (3, 1, 4, 0, 2):
             await writer.set(f"/n{number}", b"x")
-        told = [(await watch.next()).path for _ in range(5)]
-        assert told == ["/n3", "/n1", "/n4", "/n0", "/n2"]
+        events = [(await watch.next()).path for _ in range(5)]
+        assert events == ["/n3", "/n1", "/n4", "/n0", "/n2"]
 
     @scenario
     async def test_change_is_readable_when_watch_fires(self, fixture: StoreFixture) -> None:

@@ -190,7 +190,7 @@ class Reader(Actor):
     # Listener callbacks.
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.part.events.append(Assigned(tuple(one.partition for one in partitions)))
+        self.part.events.append(Assigned(tuple(partition.partition for partition in partitions)))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         """Note a revocation: the next owner starts at the committed offset."""
@@ -236,7 +236,7 @@ class Reader(Actor):
                     continue
 
     def _note(self, records: Sequence[Any]) -> None:
-        self.part.events += [Poll(one.partition, one.offset, one.value.decode()) for one in records]
+        self.part.events += [Poll(record.partition, record.offset, record.value.decode()) for record in records]
 
     def _poll(self, consumer: Any) -> None:
         self._note(consumer.poll(0.1))

@@ -88,11 +88,11 @@ def _cast(bootstrap: str, history: History, rng: random.Random) -> tuple[list[Ac
 
 
 def _end(actors: list[Actor] | list[Reader], report: FaultReport) -> None:
-    for one in actors:
-        one.stop()
-    for one in actors:
-        one.join(END_SECONDS_MAX)
-        report.check(not one.is_alive(), f"{one.name} has not come to its end")
+    for actor in actors:
+        actor.stop()
+    for actor in actors:
+        actor.join(END_SECONDS_MAX)
+        report.check(not actor.is_alive(), f"{actor.name} has not come to its end")
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:
@@ -135,10 +135,10 @@ def _count(report: FaultReport, history: History, written: Log, committed: Log) 
     report.outcomes["records committed"] = sum(map(len, committed.values()))
     for outcome in ("committed", "aborted", "unknown"):
         report.outcomes[f"transactions {outcome}"] = sum(
-            1 for one in history.producers for each in one.transactions if each.outcome == outcome
+            1 for producer in history.producers for transaction in producer.transactions if transaction.outcome == outcome
         )
-    report.outcomes["records polled"] = sum(len(one.events) for one in history.consumers)
-    report.outcomes["commits of readers"] = sum(one.commits for one in history.consumers)
+    report.outcomes["records polled"] = sum(len(consumer.events) for consumer in history.consumers)
+    report.outcomes["commits of readers"] = sum(consumer.commits for consumer in history.consumers)
     for producer in history.producers:
         report.check(_has_written(producer), f"{producer.name} wrote nothing")
 

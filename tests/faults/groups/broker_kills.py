@@ -62,7 +62,7 @@ class Place:
     generation: int = NO_GENERATION
     """The last generation with a SyncGroup response."""
     is_syncing: bool = False
-    """Whether a SyncGroup has no response: a newer generation may be stored."""
+    """True while a SyncGroup has no response: a newer generation may be stored."""
     acknowledged: int = 0
     asked: int = 0
     commits: int = 0
@@ -121,8 +121,8 @@ class Life(threading.Thread):
             return False
         place.member = answer.member_id
         assignments = tuple(
-            sync_group.SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"one")
-            for one in answer.members
+            sync_group.SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"one")
+            for member in answer.members
         )
         request = sync_group.SyncGroupRequest(
             group_id=place.group,
@@ -252,17 +252,17 @@ def _live(
 ) -> None:
     """Run until a kill; the last time at least until every member has committed."""
     lives = [Life(broker.bootstrap, place, random.Random(rng.random())) for place in places]
-    for one in lives:
-        one.start()
+    for life in lives:
+        life.start()
     time.sleep(0.3 + rng.random() * LOAD_SECONDS_MAX)
     deadline = time.monotonic() + (ANSWER_SECONDS_MAX if until_all_committed else 0.0)
     while time.monotonic() < deadline and not all(place.commits for place in places):
         time.sleep(0.05)
     broker.kill()
     report.faults += 1
-    for one in lives:
-        one.join(ANSWER_SECONDS_MAX)
-        report.check(one.place.problem is None, f"{when}: {one.place.group}: {one.place.problem}")
+    for life in lives:
+        life.join(ANSWER_SECONDS_MAX)
+        report.check(life.place.problem is None, f"{when}: {life.place.group}: {life.place.problem}")
 
 
 def _check(broker: Broker, places: list[Place], when: str, report: FaultReport) -> None:
@@ -302,6 +302,6 @@ def _surely_stored(places: list[Place]) -> Iterator[Place]:
     """Yield members of the newest generation, where no newer one can be stored."""
     for place in places:
         others = [one for one in places if one.group == place.group]
-        is_newest = place.generation == max(one.generation for one in others)
-        if place.generation != NO_GENERATION and is_newest and not any(one.is_syncing for one in others):
+        is_newest = place.generation == max(other.generation for other in others)
+        if place.generation != NO_GENERATION and is_newest and not any(other.is_syncing for other in others):
             yield place

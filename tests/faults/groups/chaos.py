@@ -161,10 +161,10 @@ class Observing(threading.Thread):
         answer = connection.exchange(offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=None))
         if answer.error_code == 0:
             offsets = {
-                one.partition_index: one.committed_offset
+                partition.partition_index: partition.committed_offset
                 for topic in answer.topics
-                for one in topic.partitions
-                if one.error_code == 0 and one.committed_offset >= 0
+                for partition in topic.partitions
+                if partition.error_code == 0 and partition.committed_offset >= 0
             }
             self.observed.append(Observed(asked_ns, offsets))
 
@@ -199,16 +199,16 @@ class Chaos:
 
     def act(self) -> None:
         """Inject a fault: each kind once, in random order, before any is repeated."""
-        for one in self.members:
-            if one.wakes_at is not None and one.wakes_at <= time.monotonic():
-                one.wake()
+        for member in self.members:
+            if member.wakes_at is not None and member.wakes_at <= time.monotonic():
+                member.wake()
         if not self._turns:
             self._turns = self._chance.sample(range(len(self._actions)), len(self._actions))
         self._actions[self._turns.pop()]()
         self._report.faults += 1
 
     def _awake(self) -> list[Member]:
-        return [one for one in self.members if one.wakes_at is None]
+        return [member for member in self.members if member.wakes_at is None]
 
     def _pick(self) -> Member | None:
         awake = self._awake()
@@ -249,21 +249,21 @@ class Chaos:
             self._report.outcomes[f"{one.client} ended with {status} when asked to leave"] += 1
 
     def wake_all(self) -> None:
-        for one in self.members:
-            if one.wakes_at is not None:
-                one.wake()
+        for member in self.members:
+            if member.wakes_at is not None:
+                member.wake()
 
     def check_lives(self) -> None:
-        for one in self.members:
-            words = one.output.read_text(errors="replace")[-600:]
-            self._report.check(one.is_alive, f"{one.name} ended by itself: {words}")
+        for member in self.members:
+            words = member.output.read_text(errors="replace")[-600:]
+            self._report.check(member.is_alive, f"{member.name} ended by itself: {words}")
 
     def end(self) -> None:
         """Let all members leave together."""
-        for one in self.members:
-            one.ask_to_leave()
-        for one in self.members:
-            self._part(one)
+        for member in self.members:
+            member.ask_to_leave()
+        for member in self.members:
+            self._part(member)
 
     def clear(self) -> None:
         """Kill all remaining processes."""

@@ -36,7 +36,7 @@ class Membership:
 
 
 class Stopping:
-    """Whether SIGTERM was received."""
+    """SIGTERM handling."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -139,14 +139,14 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
         is_more = to.assignor == COOPERATIVE
-        place.gain(generations.newest, [one.partition for one in partitions], is_more=is_more)
+        place.gain(generations.newest, [partition.partition for partition in partitions], is_more=is_more)
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
         commit(place.uncommitted())
-        place.lose(one.partition for one in partitions)
+        place.lose(partition.partition for partition in partitions)
 
     def lost(_: Consumer, partitions: list[TopicPartition]) -> None:
-        place.lose(one.partition for one in partitions)
+        place.lose(partition.partition for partition in partitions)
 
     settings: dict[str, Any] = {
         "bootstrap.servers": to.bootstrap,
@@ -164,7 +164,7 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
     consumer.subscribe([to.topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     while not stopping.is_set:
         messages = consumer.consume(RECORDS_MAX, POLL_MS / 1000)
-        records = [(one.partition(), one.offset()) for one in messages if one.error() is None]
+        records = [(message.partition(), message.offset()) for message in messages if message.error() is None]
         place.saw(records)
         commit(place.due())
     consumer.close()
@@ -222,7 +222,7 @@ class KafkaPython:
             self._look_around()
             records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
             # Records polled with a new assignment may be from an outdated position.
-            self._place.saw([one for one in records if one[0] not in self._place.unplaced])
+            self._place.saw([record for record in records if record[0] not in self._place.unplaced])
             self._find_positions()
             self._commit(self._place.due())
         self._consumer.close()

@@ -63,7 +63,7 @@ class ProcessEnded(BaseException):
 
 
 class Hazard(NamedTuple):
-    """What an interrupted step may leave behind."""
+    """Possible results of an interrupted step."""
 
     batches: list[WrittenBatch]
     end_min: int
@@ -459,7 +459,7 @@ class ModelledLog:
         if self.config.is_compacted or self.was_compacted:
             # The last batch before a truncation may have been compacted away; the log then ends before it.
             end_min = max(
-                (one.next_offset for one in hazard.batches if one.next_offset <= end_min), default=0
+                (batch.next_offset for batch in hazard.batches if batch.next_offset <= end_min), default=0
             )
         may_be = [hazard.batches, *(batches for batches, _ in model.undone if power_was_lost)]
         shown = records_of(found, start, end)

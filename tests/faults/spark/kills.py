@@ -28,7 +28,7 @@ LONG_FORM = (
     *(ANY, ANY, BOTH, "at_least_once", ANY, ANY, BOTH, "exactly_once", ANY, ANY, "delta"),
     *(ANY, ANY, ANY, ANY),
 )
-"""When drivers are killed: at any moment; at any moment together with the broker; or when this sink has
+"""Moments at which drivers are killed: at any moment; at any moment together with the broker; or when this sink has
 written an uncommitted batch."""
 KILL_AFTER_SECONDS_MAX = 2.5
 AWAY_SECONDS_MAX = 4.0

@@ -164,10 +164,10 @@ def _check_compacted_topic(specimen: Specimen, served: Served, what: str, report
     for batch in served.batches.values():
         for one in codec.decode(batch):
             found[one.offset] = one
-    by_value = {one.value for one in specimen.states.values()}
+    by_value = {state.value for state in specimen.states.values()}
     report.check(all(one.value in by_value for one in found.values()), f"{what}: {STATES} has other records")
     if served.problem is None and f"/{STATES}-0/" not in what:
-        newest = {one.key: one for one in specimen.states.values()}
+        newest = {state.key: state for state in specimen.states.values()}
         values = {one.value for one in found.values()}
         missing = [key for key, one in newest.items() if one.value not in values]
         report.check(not missing, f"{what}: {STATES} has lost {missing}")

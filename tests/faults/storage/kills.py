@@ -70,13 +70,13 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
             Producer(broker.bootstrap, number, kept, life * 1_000_000)
             for number, kept in enumerate(acknowledged)
         ]
-        for one in producers:
-            one.start()
+        for producer in producers:
+            producer.start()
         time.sleep(rng.random() * LOAD_SECONDS_MAX)
         broker.kill()
-        for one in producers:
-            one.join(20)
-            report.check(one.problem is None, f"kill {life}: {one.problem}")
+        for producer in producers:
+            producer.join(20)
+            report.check(producer.problem is None, f"kill {life}: {producer.problem}")
         report.faults += 1
         began = time.monotonic()
         broker.start()

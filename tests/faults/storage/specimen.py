@@ -78,7 +78,7 @@ class Served:
     batches: dict[int, bytes] = field(default_factory=dict)
     """Complete batches by fetch offset."""
     problem: str | None = None
-    """Why the reader stopped before the end: an error code, or a failed check."""
+    """Reason why the reader stopped before the end: an error code, or a failed check."""
     start: int = -1
     end: int = -1
 

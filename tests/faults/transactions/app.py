@@ -132,7 +132,7 @@ def run_confluent(work: Work) -> None:
         work.has_read()
         aborts, first = work.aborts, messages[0].offset()
         producer.begin_transaction()
-        for value in work.values([one.offset() for one in messages], aborts):
+        for value in work.values([message.offset() for message in messages], aborts):
             producer.produce("debits", value, partition=0)
             producer.produce("credits", value, partition=work.number % 2)
         place = TopicPartition(messages[0].topic(), 0, messages[-1].offset() + 1)
@@ -182,7 +182,7 @@ def run_kafka_python(work: Work) -> None:
         work.has_read()
         aborts = work.aborts
         producer.begin_transaction()
-        for value in work.values([one.offset for one in records], aborts):
+        for value in work.values([record.offset for record in records], aborts):
             producer.send("debits", value, partition=0)
             producer.send("credits", value, partition=work.number % 2)
         offsets = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1)}
@@ -225,7 +225,7 @@ async def run_aiokafka(work: Work) -> None:
         work.has_read()
         aborts = work.aborts
         await producer.begin_transaction()
-        for value in work.values([one.offset for one in records], aborts):
+        for value in work.values([record.offset for record in records], aborts):
             await producer.send("debits", value, partition=0)
             await producer.send("credits", value, partition=work.number % 2)
         await producer.send_offsets_to_transaction({place: records[-1].offset + 1}, work.group)

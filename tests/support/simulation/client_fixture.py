@@ -46,7 +46,7 @@ class ClientFixture:
         return made
 
     def connections(self) -> list[str]:
-        return sorted(one.peer for one in self.network.connections if one.host == CLIENT_HOST)
+        return sorted(connection.peer for connection in self.network.connections if connection.host == CLIENT_HOST)
 
     async def close(self) -> None:
         for one in self.made:

@@ -77,11 +77,11 @@ class ConsumerFixture:
         return await self.write_batch(partition, batch(*values, **how))
 
     async def close(self) -> None:
-        for one in self.consumers:
-            await one.close()
+        for consumer in self.consumers:
+            await consumer.close()
         if self._author is not None:
             self._author.close()
-        assert [one.peer for one in self.memory.network.connections if one.host == CLIENT_HOST] == []
+        assert [connection.peer for connection in self.memory.network.connections if connection.host == CLIENT_HOST] == []
 
 
 def play(

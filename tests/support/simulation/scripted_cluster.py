@@ -29,7 +29,7 @@ def image_of(
         version,
         "c",
         1,
-        MappingProxyType({each: Node(each, "host", 9000 + each) for each in node_ids}),
+        MappingProxyType({node_id: Node(node_id, "host", 9000 + node_id) for node_id in node_ids}),
         MappingProxyType({name: topic_metadata(name, TOPIC_ID, each) for name, each in topics.items()}),
     )
 

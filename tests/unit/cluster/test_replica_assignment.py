@@ -25,7 +25,7 @@ def brokers(*ids: int) -> list[BrokerRack]:
 
 
 def in_racks(racks: dict[int, str]) -> list[BrokerRack]:
-    return [BrokerRack(*each) for each in racks.items()]
+    return [BrokerRack(*rack) for rack in racks.items()]
 
 
 def test_assignment_without_racks_matches_kafka() -> None:
@@ -108,7 +108,7 @@ def test_racks_on_some_brokers_only_are_rejected() -> None:
 
 
 def spread(assignment: Assignment, ids: list[int]) -> tuple[int, int]:
-    """How unevenly first replicas, and all replicas, lie on the brokers."""
+    """Return the spread of first replicas, and of all replicas, over the brokers."""
     leaders, replicas = Counter(ids), Counter(ids)
     for each in assignment.values():
         leaders[each[0]] += 1

@@ -182,7 +182,7 @@ def test_select_has_no_side_effects() -> None:
 
 
 def news(**changes: object) -> bool:
-    """Whether a partition told with watermark 10 and start 0 is answered again after these changes."""
+    """Return whether a partition last sent with high watermark 10 and start 0 is sent again after changes."""
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     context = fetcher.open(session_id, 1)

@@ -172,7 +172,7 @@ def test_closed_connection_and_receiver_are_freed():
 
 
 def test_backlog_has_a_minimum():
-    """Where the system's queue is full it drops a packet, and the client tries again after a second."""
+    """A full backlog drops packets, and clients retry only after a second."""
 
     async def scenario():
         listener = await SocketNetwork(backlog=50).listen("127.0.0.1", 0, lambda connection: None)

@@ -18,7 +18,7 @@ class Resolving(asyncio.SelectorEventLoop):
         self.addresses = addresses
 
     async def getaddrinfo(self, host, port, **how):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", one) for one in self.addresses]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in self.addresses]
 
     async def sock_connect(self, sock, address):
         if address[1] == 1:

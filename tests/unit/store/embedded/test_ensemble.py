@@ -219,7 +219,7 @@ def test_node_times_come_from_the_clock(run_on_store, clock) -> None:
 
 @pytest.fixture
 def full(monkeypatch) -> list[bool]:
-    """Whether the disk is full: the last element counts."""
+    """Flags of a full disk: the last element counts."""
     is_full = [False]
     write = Database.write
 
