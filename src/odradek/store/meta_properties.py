@@ -159,6 +159,10 @@ def _escape(value: str) -> str:
 def _unescape(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         escaped_part = match[1]
-        return chr(int(escaped_part[1:], 16)) if len(escaped_part) > 1 else _NAMED.get(escaped_part, escaped_part)
+        return (
+            chr(int(escaped_part[1:], 16))
+            if len(escaped_part) > 1
+            else _NAMED.get(escaped_part, escaped_part)
+        )
 
     return _ESCAPED.sub(plain, text)

@@ -236,7 +236,9 @@ class Reader(Actor):
                     continue
 
     def _note(self, records: Sequence[Any]) -> None:
-        self.part.events += [Poll(record.partition, record.offset, record.value.decode()) for record in records]
+        self.part.events += [
+            Poll(record.partition, record.offset, record.value.decode()) for record in records
+        ]
 
     def _poll(self, consumer: Any) -> None:
         self._note(consumer.poll(0.1))

@@ -135,7 +135,10 @@ def _count(report: FaultReport, history: History, written: Log, committed: Log) 
     report.outcomes["records committed"] = sum(map(len, committed.values()))
     for outcome in ("committed", "aborted", "unknown"):
         report.outcomes[f"transactions {outcome}"] = sum(
-            1 for producer in history.producers for transaction in producer.transactions if transaction.outcome == outcome
+            1
+            for producer in history.producers
+            for transaction in producer.transactions
+            if transaction.outcome == outcome
         )
     report.outcomes["records polled"] = sum(len(consumer.events) for consumer in history.consumers)
     report.outcomes["commits of readers"] = sum(consumer.commits for consumer in history.consumers)

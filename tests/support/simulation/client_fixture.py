@@ -46,7 +46,9 @@ class ClientFixture:
         return made
 
     def connections(self) -> list[str]:
-        return sorted(connection.peer for connection in self.network.connections if connection.host == CLIENT_HOST)
+        return sorted(
+            connection.peer for connection in self.network.connections if connection.host == CLIENT_HOST
+        )
 
     async def close(self) -> None:
         for one in self.made:

@@ -81,7 +81,11 @@ class ConsumerFixture:
             await consumer.close()
         if self._author is not None:
             self._author.close()
-        assert [connection.peer for connection in self.memory.network.connections if connection.host == CLIENT_HOST] == []
+        assert [
+            connection.peer
+            for connection in self.memory.network.connections
+            if connection.host == CLIENT_HOST
+        ] == []
 
 
 def play(

@@ -206,6 +206,8 @@ class GroupMembers:
         for one in self.all:
             await one.close()
         hosts = {one.name for one in self.all}
-        assert [connection.peer for connection in self.stage.network.connections if connection.host in hosts] == []
+        assert [
+            connection.peer for connection in self.stage.network.connections if connection.host in hosts
+        ] == []
         names = {"heartbeats", "join", "commit", "last commit"}
         assert [task for task in asyncio.all_tasks() if task.get_name() in names] == []

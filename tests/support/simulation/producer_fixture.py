@@ -90,7 +90,11 @@ class ProducerFixture:
     async def close(self) -> None:
         for one in self.made:
             await one.close(0)
-        left = [connection.peer for connection in self.memory.network.connections if connection.host == CLIENT_HOST]
+        left = [
+            connection.peer
+            for connection in self.memory.network.connections
+            if connection.host == CLIENT_HOST
+        ]
         assert left == []
         names = {task.get_name() for task in asyncio.all_tasks()}
         assert not names & {"metadata", "close", "transaction request"}, names

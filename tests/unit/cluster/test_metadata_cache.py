@@ -154,7 +154,7 @@ def test_topic_without_id_is_found_by_name_only() -> None:
     ],
 )
 def test_mismatched_keys_are_assertion_errors(delta: MetadataUpdate) -> None:
-    with pytest.raises(AssertionError, match="put under"):
+    with pytest.raises(AssertionError, match="under key"):
         MetadataCache().apply(delta)
 
 

@@ -241,7 +241,7 @@ class FailingStore:
         return await self._store.multi(ops)
 
 
-@pytest.mark.parametrize("times", [1, 3, len(RETRY_WAITS_MS)])
+@pytest.mark.parametrize("failures", [1, 3, len(RETRY_WAITS_MS)])
 def test_unavailable_store_is_retried(run_scenario, failures):
     async def scenario(fixture):
         failing_store = FailingStore(fixture.store, failures)

@@ -13,7 +13,7 @@ from odradek.replication.acks import (
 )
 
 
-@pytest.mark.parametrize(("acks", "known"), [(-1, True), (0, True), (1, True), (2, False), (-2, False)])
+@pytest.mark.parametrize(("acks", "valid"), [(-1, True), (0, True), (1, True), (2, False), (-2, False)])
 def test_valid_required_acks(acks: int, valid: bool) -> None:
     assert is_valid_required_acks(acks) is valid
 
@@ -40,7 +40,7 @@ def test_append_below_min_isr_fails_only_with_acks_all(isr: int, replicas: int, 
 
 
 @pytest.mark.parametrize(
-    ("required", "watermark", "isr", "verdict"),
+    ("required", "watermark", "isr", "error"),
     [
         (10, 9, 3, None),
         (10, 9, 1, None),

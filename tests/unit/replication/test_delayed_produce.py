@@ -131,7 +131,7 @@ def test_commit_below_min_isr_fails_after_append(run_scenario, leader_and_isr, m
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
         fixture.fetch_as_follower(partition, 2, 1)
         fixture.fetch_as_follower(partition, 3, 1)
-        partition._isr_state.commit((1,))
+        partition._isr_state.commit_isr((1,))
         fixture.replicas.changed(partition)
         assert (produce.completions, produce.codes) == (1, [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 

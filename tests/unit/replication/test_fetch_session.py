@@ -360,7 +360,7 @@ def test_unknown_topic_ids_are_resolved_later() -> None:
     assert [(e.topic, e.fetch_offset) for e in named.partitions] == [("orders", 8), (None, 0), ("orders", 0)]
     fetcher.names[BILLS] = "bills"
     fetcher.open(session_id, 4)
-    assert not fetcher.sessions._sessions[session_id].has_unnamed
+    assert not fetcher.sessions._sessions[session_id].has_unresolved_topics
 
 
 def test_session_ids_are_unique() -> None:

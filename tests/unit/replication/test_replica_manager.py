@@ -307,7 +307,7 @@ def test_leadership_observers_see_each_change(run_scenario, leader_and_isr):
     run_scenario(scenario)
 
 
-@pytest.mark.parametrize("never_had_a_log", [True, False])
+@pytest.mark.parametrize("is_new", [True, False])
 def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
     created = []
 
@@ -315,9 +315,7 @@ def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
         created.append(given[0])
 
     replicas = ReplicaManager.__new__(ReplicaManager)
-    replicas._log_manager = SimpleNamespace(
-        find_find_unusable=lambda _: None, find=lambda _: None, create=create
-    )
+    replicas._log_manager = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)
     replicas._config_of = lambda topic: (None, 1)
     orders = TopicPartition("orders", 0)
     retryable = _RetryableLog(bytes(16), is_new=is_new)

@@ -49,7 +49,7 @@ def files(*broker_ids: int | None) -> dict[str, MetaProperties]:
 
 
 @pytest.mark.parametrize(
-    ("rules", "found", "decided"),
+    ("rules", "meta_properties", "expected"),
     [
         (BrokerIdRules(3), files(), 3),
         (BrokerIdRules(3), files(3, 3), 3),
@@ -68,7 +68,7 @@ def test_broker_id_is_configured_or_stored(rules, meta_properties, expected) -> 
 
 
 @pytest.mark.parametrize(
-    ("rules", "words"),
+    ("rules", "message"),
     [
         (BrokerIdRules(1001), "reserved.broker.max.id"),
         (BrokerIdRules(21, reserved_max=20), "reserved.broker.max.id"),

@@ -138,7 +138,7 @@ def fail_next_write(monkeypatch) -> None:
     monkeypatch.setattr(Database, "write", failing)
 
 
-@pytest.mark.parametrize("in_line", [True, False])
+@pytest.mark.parametrize("inline", [True, False])
 def test_failed_commit_changes_nothing(clock, monkeypatch, inline) -> None:
     async def scenario() -> None:
         async def run_immediately(work) -> None:
