@@ -1,1 +1,1 @@
-"""The controller: a pure state machine that elects leaders, and the runtime that executes its actions."""
+"""The controller: a state machine that elects leaders, and the runtime that executes its actions."""
