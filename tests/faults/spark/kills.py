@@ -28,8 +28,8 @@ LONG_FORM = (
     *(ANY, ANY, BOTH, "at_least_once", ANY, ANY, BOTH, "exactly_once", ANY, ANY, "delta"),
     *(ANY, ANY, ANY, ANY),
 )
-"""Moments at which drivers are killed: at any moment; at any moment together with the broker; or when this sink has
-written an uncommitted batch."""
+"""Moments of driver kills: any; any, together with the broker; or when this sink has written an uncommitted
+batch."""
 KILL_AFTER_SECONDS_MAX = 2.5
 AWAY_SECONDS_MAX = 4.0
 BATCHES_BETWEEN = 2
