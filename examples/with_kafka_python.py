@@ -17,8 +17,8 @@ def main() -> None:
     producer.flush()
     producer.close()
 
-    how = {"group_id": "collectors", "auto_offset_reset": "earliest"}
-    consumer = KafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **how)
+    options = {"group_id": "collectors", "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **options)
     for _ in range(3):
         record = next(consumer)
         sys.stdout.write(f"{record.offset} {record.key.decode()} {record.value.decode()}\n")

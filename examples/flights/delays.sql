@@ -1,4 +1,4 @@
--- Flights that were cancelled have no delay; they go to a topic of their own (cancellations.toml).
+-- Cancelled flights have no delay; they are sent to another topic (cancellations.toml).
 SELECT
     origin AS airport,
     time_hour AS hour,

@@ -12,5 +12,5 @@ def test_script(run, path):
     run(path)
 
 
-def test_there_are_scripts():
+def test_scripts_exist():
     assert len(SCRIPTS) >= 30

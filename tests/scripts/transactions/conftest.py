@@ -1,21 +1,21 @@
 """Runs text scenarios of the transaction shard.
 
-A file holds steps: a command, a line of dashes, and what comes of it, one effect a line, then what is stored
-of the transactional id if that changed. ``ODRADEK_REWRITE=1`` writes down what came instead. The id is called
-``t``, if a command does not begin with another one and a colon. Producers are written as id/epoch; fresh ids
-are counted from 1. Transactions may last 30 s, if a command does not say otherwise.
+A file consists of steps: a command, a line of dashes, and the resulting effects, one per line, then the
+stored state of the transactional id if it changed. ``ODRADEK_REWRITE=1`` writes the actual effects instead of
+comparing. The transactional id is ``t``, unless a command has a prefix with another one and a colon.
+Producers are written as id/epoch; new ids are counted from 1. The default transaction timeout is 30 s.
 
-    init  |  init 1/0  |  init timeout=5000     a producer comes, or goes on as the one it is
-    add 1/0 orders-0 orders-1                   it writes to these; ``verify`` only asks
+    init  |  init 1/0  |  init timeout=5000     InitProducerId, without or with a current producer
+    add 1/0 orders-0 orders-1                   add partitions; ``verify`` only verifies them
     end 1/0 commit                              or abort
-    marked  |  marked orders-0                  the markers that were asked for last are written, all or some
-    marked before                               those that were asked for before the partition moved are
-    write | refuse CODE                         what becomes of the oldest write
-    late | late CODE, then arrive               it takes too long, and gets through after all
-    replicas leave                              it gets through, but not as safely as it should
-    wait 3000                                   time passes
-    move | move without                         the partition goes to another broker, which has what is late
-    raise 32765                                 the epoch, as if the producer had come back that often
+    markers_written  |  markers_written orders-0  the markers requested last are written, all or some
+    markers_written before_move                 the markers requested before the partition moved are written
+    write | fail CODE                           result of the oldest append
+    delay | delay CODE, then complete_delayed   the append times out, and is committed later
+    shrink_isr                                  the append succeeds with too few in-sync replicas
+    wait 3000                                   advance the clock
+    move | move without_delayed                 move the partition to a broker with or without delayed appends
+    set_epoch 32765                             set the stored epoch
     set timeout_max_ms 2, describe, list
 """
 
@@ -57,8 +57,8 @@ TIMEOUT_MS = 30_000
 
 class Scenario:
     def __init__(self) -> None:
-        self.world = TransactionSimulation()
-        self.world.on_effect = lambda effect: self.lines.append(_shown(effect))
+        self.simulation = TransactionSimulation()
+        self.simulation.on_effect = lambda effect: self.lines.append(_format_effect(effect))
         self.lines: list[str] = []
         self.line = ""
         self.old_tasks: list[c.WriteMarkers] = []
@@ -67,92 +67,100 @@ class Scenario:
         self.lines, self.line = [], line
         before = self._stored()
         name, _, command = line.rpartition(": ")
-        word, *given = command.split()
-        options = dict(one.split("=", 1) for one in given if "=" in one)
+        command_name, *arguments = command.split()
+        options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
         self.name = "" if name == "nameless" else name or ID
-        getattr(self, f"_{word}")([one for one in given if "=" not in one], options)
+        positional = [argument for argument in arguments if "=" not in argument]
+        getattr(self, f"_{command_name}")(positional, options)
         if self._stored() != before:
-            self.lines.append(f"now {_state(self._stored())}")
-        return _shortened(self.lines) or ["nothing"]
+            self.lines.append(f"now {_format_state(self._stored())}")
+        return _merge_repeated(self.lines) or ["no effect"]
 
     def _stored(self) -> StoredTransaction | None:
-        one = self.world.shard.ids.get(ID)
-        return None if one is None else one.stored
+        metadata = self.simulation.shard.ids.get(ID)
+        return None if metadata is None else metadata.stored
 
     def _submit(self, command: Any) -> None:
-        self.world.submit(command, self.line)
+        self.simulation.submit(command, self.line)
 
-    def _init(self, words: list[str], options: dict[str, str]) -> None:
+    def _init(self, arguments: list[str], options: dict[str, str]) -> None:
         timeout_ms = int(options.get("timeout", TIMEOUT_MS))
-        self._submit(c.InitProducerId(self.name, timeout_ms, *_producer(words[0] if words else "-1/-1")))
+        self._submit(
+            c.InitProducerId(self.name, timeout_ms, *_producer(arguments[0] if arguments else "-1/-1"))
+        )
 
-    def _add(self, words: list[str], _options: dict[str, str], *, verify_only: bool = False) -> None:
-        producer, *partitions = words
-        named = tuple(map(_partition, partitions))
-        self._submit(c.AddPartitions(self.name, *_producer(producer), named, verify_only))
+    def _add(self, arguments: list[str], _options: dict[str, str], *, verify_only: bool = False) -> None:
+        producer, *partitions = arguments
+        requested = tuple(map(_partition, partitions))
+        self._submit(c.AddPartitions(self.name, *_producer(producer), requested, verify_only))
 
-    def _verify(self, words: list[str], options: dict[str, str]) -> None:
-        self._add(words, options, verify_only=True)
+    def _verify(self, arguments: list[str], options: dict[str, str]) -> None:
+        self._add(arguments, options, verify_only=True)
 
-    def _end(self, words: list[str], _options: dict[str, str]) -> None:
-        self._submit(c.EndTransaction(self.name, *_producer(words[0]), words[1] == "commit"))
+    def _end(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self._submit(c.EndTransaction(self.name, *_producer(arguments[0]), arguments[1] == "commit"))
 
-    def _marked(self, words: list[str], _options: dict[str, str]) -> None:
-        is_old = words == ["before"]
-        task = (self.old_tasks if is_old else self.world.tasks)[-1]
-        partitions = tuple(map(_partition, words)) if words and not is_old else task.partitions
+    def _markers_written(self, arguments: list[str], _options: dict[str, str]) -> None:
+        is_old = arguments == ["before_move"]
+        task = (self.old_tasks if is_old else self.simulation.tasks)[-1]
+        partitions = tuple(map(_partition, arguments)) if arguments and not is_old else task.partitions
         self._submit(c.MarkersWritten(task, partitions))
 
     def _write(self, _words: list[str], _options: dict[str, str]) -> None:
-        self.world.commit()
+        self.simulation.commit()
 
-    def _refuse(self, words: list[str], _options: dict[str, str]) -> None:
-        self.world.refuse(ErrorCode[words[0]])
+    def _fail(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self.simulation.refuse(ErrorCode[arguments[0]])
 
-    def _late(self, words: list[str], _options: dict[str, str]) -> None:
-        self.world.delay(*(ErrorCode[one] for one in words))
+    def _delay(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self.simulation.delay(*(ErrorCode[name] for name in arguments))
 
-    def _arrive(self, _words: list[str], _options: dict[str, str]) -> None:
-        self.world.catch_up()
+    def _complete_delayed(self, _words: list[str], _options: dict[str, str]) -> None:
+        self.simulation.catch_up()
 
-    def _replicas(self, _words: list[str], _options: dict[str, str]) -> None:
-        self.world.refuse_committed()
+    def _shrink_isr(self, _words: list[str], _options: dict[str, str]) -> None:
+        self.simulation.refuse_committed()
 
-    def _wait(self, words: list[str], _options: dict[str, str]) -> None:
-        self.world.wait(int(words[0]))
+    def _wait(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self.simulation.wait(int(arguments[0]))
 
-    def _move(self, words: list[str], _options: dict[str, str]) -> None:
-        self.old_tasks += self.world.tasks
-        self.world.move(with_late=not words)
+    def _move(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self.old_tasks += self.simulation.tasks
+        self.simulation.move(with_late=not arguments)
 
-    def _raise(self, words: list[str], _options: dict[str, str]) -> None:
+    def _set_epoch(self, arguments: list[str], _options: dict[str, str]) -> None:
         stored = self._stored()
         assert stored is not None
-        entry = transaction_record(ID, stored._replace(producer_epoch=int(words[0])))
-        self.world.committed.append(entry)
-        self.world.shard.replay(entry)
+        entry = transaction_record(ID, stored._replace(producer_epoch=int(arguments[0])))
+        self.simulation.committed.append(entry)
+        self.simulation.shard.replay(entry)
 
-    def _set(self, words: list[str], _options: dict[str, str]) -> None:
-        self.world.set(**{words[0]: int(words[1])})
+    def _set(self, arguments: list[str], _options: dict[str, str]) -> None:
+        self.simulation.set(**{arguments[0]: int(arguments[1])})
 
     def _describe(self, _words: list[str], _options: dict[str, str]) -> None:
-        told = self.world.shard.describe(self.name)
-        since = f"since {told.start_ms - self.world.now.wall_ms}" if told.start_ms >= 0 else "not begun"
-        facts = f"{told.state} {told.producer_id}/{told.producer_epoch} {told.timeout_ms} {since}"
-        partitions = " ".join(map(str, told.partitions))
-        self.lines.append(told.error.name if told.error else f"{facts} [{partitions}]")
+        description = self.simulation.shard.describe(self.name)
+        age_ms = description.start_ms - self.simulation.now.wall_ms
+        started = f"started {age_ms}" if description.start_ms >= 0 else "not started"
+        producer = f"{description.producer_id}/{description.producer_epoch}"
+        fields = f"{description.state} {producer} {description.timeout_ms} {started}"
+        partitions = " ".join(map(str, description.partitions))
+        self.lines.append(description.error.name if description.error else f"{fields} [{partitions}]")
 
-    def _list(self, words: list[str], options: dict[str, str]) -> None:
-        """list Ongoing producer=1 longer=5000 - those in a state, of a producer, of that duration."""
-        producer_ids = {int(one) for one in options.get("producer", "").split(",") if one}
-        found = self.world.shard.listing(
-            words, producer_ids, int(options.get("longer", -1)), self.world.now.wall_ms
+    def _list(self, arguments: list[str], options: dict[str, str]) -> None:
+        """list Ongoing producer=1 longer=5000 - filter by state, producer and duration."""
+        producer_ids = {int(number) for number in options.get("producer", "").split(",") if number}
+        transactions = self.simulation.shard.listing(
+            arguments, producer_ids, int(options.get("longer", -1)), self.simulation.now.wall_ms
         )
-        self.lines += [f"{one.transactional_id} {one.state} {one.producer_id}" for one in found]
+        self.lines += [
+            f"{transaction.transactional_id} {transaction.state} {transaction.producer_id}"
+            for transaction in transactions
+        ]
 
 
-def _shortened(lines: list[str]) -> list[str]:
-    """Lines that come many times in a row are shown once, with their number."""
+def _merge_repeated(lines: list[str]) -> list[str]:
+    """Merge repeated lines into one with their number."""
     counted = [(line, len(list(same))) for line, same in groupby(lines)]
     return [line if count == 1 else f"{line} ({count} times)" for line, count in counted]
 
@@ -167,67 +175,69 @@ def _partition(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _shown(effect: Effect) -> str:
+def _format_effect(effect: Effect) -> str:
     match effect:
-        case Reply(to, answer):
-            return f"{to} <- {_answer(answer)}"
-        case AppendRecords(entries):
-            return f"write {', '.join(map(_entry, entries))}"
+        case Reply(to, response):
+            return f"{to} <- {_format_response(response)}"
+        case AppendRecords(records):
+            return f"append {', '.join(map(_format_record, records))}"
         case ScheduleTimer(timer, delay_ms):
-            return f"in {delay_ms}: {_timer(timer)}"
+            return f"schedule {_format_timer(timer)} in {delay_ms} ms"
         case StartTask(task):
-            word = "commit" if task.commits else "abort"
-            named = " ".join(map(str, task.partitions))
-            return f"{word} {task.producer_id}/{task.producer_epoch} in {named}"
+            result = "commit" if task.commits else "abort"
+            partitions = " ".join(map(str, task.partitions))
+            return f"write {result} markers of {task.producer_id}/{task.producer_epoch} to {partitions}"
     raise AssertionError(effect)
 
 
-def _timer(timer: object) -> str:
+def _format_timer(timer: object) -> str:
     if isinstance(timer, RetryTimer):
-        return f"look at {timer.transactional_id} again"
-    return "look for long transactions" if timer == TIMEOUT_TIMER else "look for unused ids"
+        return f"retry timer of {timer.transactional_id}"
+    return "transaction timeout timer" if timer == TIMEOUT_TIMER else "id expiration timer"
 
 
-def _entry(entry: CoordinatorRecord) -> str:
-    name = read_key(entry.key)
-    told = _state(None if entry.value is None else read_transaction(entry.value))
-    return told if name == ID else f"{name}: {told}"
+def _format_record(record: CoordinatorRecord) -> str:
+    name = read_key(record.key)
+    state = _format_state(None if record.value is None else read_transaction(record.value))
+    return state if name == ID else f"{name}: {state}"
 
 
-def _state(stored: StoredTransaction | None) -> str:
+def _format_state(stored: StoredTransaction | None) -> str:
     if stored is None:
-        return "nothing"
+        return "tombstone"
     timeout = "" if stored.timeout_ms == TIMEOUT_MS else f" timeout {stored.timeout_ms}"
-    partitions = "".join(f" {one}" for one in sorted(stored.partitions))
+    partitions = "".join(f" {partition}" for partition in sorted(stored.partitions))
     return f"{stored.state.value} {stored.producer_id}/{stored.producer_epoch}{partitions}{timeout}"
 
 
-def _answer(answer: Any) -> str:
-    match answer:
+def _format_response(response: Any) -> str:
+    match response:
         case ErrorCode():
-            return answer.name
+            return response.name
         case c.InitProducerIdResult(ErrorCode.NONE):
-            return f"{answer.producer_id}/{answer.producer_epoch}"
+            return f"{response.producer_id}/{response.producer_epoch}"
         case c.InitProducerIdResult(code):
             return code.name
         case c.AddPartitionsResult(errors):
-            return " ".join(f"{one}={code.name}" for one, code in errors.items()) or "nothing"
-    raise AssertionError(answer)
+            return (
+                " ".join(f"{partition}={code.name}" for partition, code in errors.items()) or "no partitions"
+            )
+    raise AssertionError(response)
 
 
-def play(path: Path) -> None:
+def run_script(path: Path) -> None:
     scenario, written = Scenario(), []
     for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
         head, _, expected = block.partition(f"\n{SEPARATOR}")
         command = [line for line in head.splitlines() if not line.startswith("#")][-1]
-        found = "\n".join(scenario.run(command))
-        written.append(f"{head}\n{SEPARATOR}\n{found}")
+        actual = "\n".join(scenario.run(command))
+        written.append(f"{head}\n{SEPARATOR}\n{actual}")
         if "ODRADEK_REWRITE" not in os.environ:
-            assert found == expected.strip(), f"after: {command}"
+            assert actual == expected.strip(), f"after: {command}"
     if "ODRADEK_REWRITE" in os.environ:
         path.write_text("\n\n".join(written) + "\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[[Path], None]:
-    return play
+    return run_script

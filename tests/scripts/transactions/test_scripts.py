@@ -1,4 +1,4 @@
-"""The transaction machine, told in text files: command, then what comes of it."""
+"""Text scenarios of the transaction coordinator shard: a command, then the resulting effects."""
 
 from pathlib import Path
 
@@ -12,5 +12,5 @@ def test_script(run, path):
     run(path)
 
 
-def test_there_are_scripts():
+def test_scripts_exist():
     assert len(SCRIPTS) >= 40
