@@ -86,7 +86,7 @@ def test_startup_logs_truncations_and_unreadable_checkpoints(
     assert "repaired=1" in summary
     assert len(told) == 2
     assert "checkpoint_not_read" in told[0]
-    assert "recovery-point-offset-checkpoint has version" in told[0]
+    assert "recovery-point-offset-checkpoint: version must be 0, got" in told[0]
     assert "log_truncated_on_recovery" in told[1]
     assert "truncated_bytes=" in told[1]
     assert "00000000000000000000.log at position" in told[1]
