@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 
 class MetadataSchedule:
-    """``backoff_ms`` returns the backoff after a number of consecutive attempts that changed nothing."""
+    """Schedule of metadata requests. ``backoff_ms`` gets the number of attempts that changed nothing."""
 
     def __init__(self, max_age_ms: int, max_idle_ms: int, backoff_ms: Callable[[int], int]) -> None:
         self._max_age_ms = max_age_ms

@@ -47,7 +47,7 @@ _NAMED_MAX: Final = 3
 
 
 class NetworkClient:
-    """Starts nothing until ``start``."""
+    """Metadata and connections of one client. Inactive until ``start``."""
 
     def __init__(self, environment: ClientEnvironment, settings: Settings, *, client_id: str) -> None:
         self.metrics = ClientMetrics()

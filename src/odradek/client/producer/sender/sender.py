@@ -1,7 +1,7 @@
 """Drains ready batches, sends them to partition leaders, and reads the responses.
 
 Driven by the event loop: each ``_run_once`` sends all that is ready, and sets a timer for the rest. New
-batches and responses wakeup it; nothing is polled.
+batches and responses wake it; nothing is polled.
 
 Invariant: each drained batch is handed to ``BatchCompletion`` once, when its request could not be sent or has
 ended.

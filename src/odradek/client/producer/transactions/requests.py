@@ -77,7 +77,7 @@ _EVERYWHERE: Final[Mapping[ErrorCode, TxnErrorAction]] = {
     _E.NONE: TxnErrorAction.DONE,
     _E.NOT_COORDINATOR: TxnErrorAction.FIND_COORDINATOR,
     _E.COORDINATOR_NOT_AVAILABLE: TxnErrorAction.FIND_COORDINATOR,
-    # CoordinatorLookup of old brokers call a fenced producer's epoch invalid.
+    # Old coordinators return this for a fenced producer.
     _E.INVALID_PRODUCER_EPOCH: TxnErrorAction.FENCED,
     _E.PRODUCER_FENCED: TxnErrorAction.FENCED,
     _E.TRANSACTION_ABORTABLE: TxnErrorAction.ABORT,
