@@ -68,7 +68,7 @@ def _instance_id(value: str | None) -> str | None:
     if value == "":
         return "String must be non-empty"
     if value in {".", ".."} or (value is not None and len(value) > 249):
-        return "must be at most 249 characters, and neither . nor .."
+        return "must have at most 249 characters, and not be . or .."
     is_valid = value is None or all(
         letter.isascii() and (letter.isalnum() or letter in "._-") for letter in value
     )
