@@ -38,7 +38,7 @@ class ClientFixture:
     def network(self) -> MemoryNetwork:
         return self.memory.network
 
-    async def cluster(self, changes: Mapping[Setting[Any], Any] | None = None) -> NetworkClient:
+    async def network_client(self, changes: Mapping[Setting[Any], Any] | None = None) -> NetworkClient:
         environment = client_environment(self.network, self.memory.clock)
         made = NetworkClient(environment, connection_settings(changes), client_id="tester")
         await made.start()

@@ -171,14 +171,14 @@ class GroupMembers:
         return (await self.reader(name, **options).subscribe(*topics)).keep_polling()
 
     async def create(self, topic: str, partitions: int) -> list[TopicPartition]:
-        cluster = await self.stage.cluster()
+        cluster = await self.stage.network_client()
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         answer = await cluster.send(CONTROLLER, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
         assert answer.topics[0].error_code == ErrorCode.NONE
         return [TopicPartition(topic, index) for index in range(partitions)]
 
     async def grow(self, topic: str, partitions: int) -> None:
-        cluster = await self.stage.cluster()
+        cluster = await self.stage.network_client()
         wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
         answer = await cluster.send(
             CONTROLLER, CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000, validate_only=False)

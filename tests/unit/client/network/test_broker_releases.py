@@ -34,15 +34,15 @@ def with_release(run_with_client):
             proxy = ReleaseProxy(fixture.network, "disguised", RELEASES[release], ("broker", 9092))
             await proxy.listen(9092)
             settings = connection_settings({BOOTSTRAP_SERVERS: ("disguised:9092",)})
-            cluster = NetworkClient(
+            client = NetworkClient(
                 client_environment(fixture.network, fixture.memory.clock), settings, client_id="tester"
             )
-            await cluster.start()
+            await client.start()
             try:
-                await scenario(cluster, proxy)
+                await scenario(client, proxy)
                 assert proxy.refused == []
             finally:
-                await cluster.close()
+                await client.close()
                 proxy.close()
 
         run_with_client(main, BROKER)
@@ -52,24 +52,22 @@ def with_release(run_with_client):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_produce_fetch_and_find_coordinator_with_each_release(with_release, make_records, release):
-    async def scenario(cluster, proxy):
-        response = await cluster.send(
-            CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000)
-        )
+    async def scenario(client, proxy):
+        response = await client.send(CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000))
         assert response.topics[0].error_code == 0
-        topic = await cluster.wait_for_topic("letters", 5000)
+        topic = await client.wait_for_topic("letters", 5000)
         leader = topic.partitions[0].leader
         parts = [PartitionProduceData(0, make_records(b"a", b"b"))]
-        written = await cluster.send(
+        written = await client.send(
             leader, ProduceRequest(None, -1, 1000, [TopicProduceData("letters", parts)])
         )
         assert written.responses[0].partition_responses[0].error_code == 0
-        read = await cluster.send(leader, _fetch(topic))
+        read = await client.send(leader, _fetch(topic))
         assert read.responses[0].partitions[0].error_code == 0
         assert isinstance(read.responses[0].partitions[0].records, memoryview)
         assert len(read.responses[0].partitions[0].records) == len(parts[0].records)
         for key_type in CoordinatorType:
-            await cluster.wait_until_ready(await cluster.coordinator(key_type, "some", 30_000), 5000)
+            await client.wait_until_ready(await client.coordinator(key_type, "some", 30_000), 5000)
         expected = {key: min(last, RELEASES[release][key][1]) for key, last in CLIENT_VERSION_MAX.items()}
         assert {key: proxy.spoken[key] for key in expected} == expected
 
@@ -78,8 +76,8 @@ def test_produce_fetch_and_find_coordinator_with_each_release(with_release, make
 
 @pytest.mark.parametrize(("release", "epoch"), [("0.11", -1), ("2.0", -1), ("2.8", 0), ("4.0", 0)])
 def test_leader_epochs_are_used_from_releases_with_reliable_epochs(with_release, release, epoch):
-    async def scenario(cluster, proxy):
-        topic = await cluster.wait_for_topic("made-on-the-way", 5000)
+    async def scenario(client, proxy):
+        topic = await client.wait_for_topic("made-on-the-way", 5000)
         assert topic.partitions[0].leader_epoch == epoch
         assert (topic.topic_id == bytes(16)) == (release in {"0.11", "2.0"})
 
@@ -87,12 +85,12 @@ def test_leader_epochs_are_used_from_releases_with_reliable_epochs(with_release,
 
 
 def test_api_missing_in_an_old_release_raises_unsupported_version(with_release):
-    async def scenario(cluster, proxy):
-        await cluster.await_update(0, 5000)
+    async def scenario(client, proxy):
+        await client.await_update(0, 5000)
         with pytest.raises(UnsupportedVersion, match=r"does not support DescribeCluster \(broker 1001 "):
-            await cluster.send(cluster.metadata.controller_id, DescribeClusterRequest())
+            await client.send(client.metadata.controller_id, DescribeClusterRequest())
         with pytest.raises(UnsupportedVersion):
-            await cluster.send(ANY_NODE, DescribeClusterRequest())
+            await client.send(ANY_NODE, DescribeClusterRequest())
 
     with_release("0.11", scenario)
 

@@ -27,26 +27,26 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 LETTERS = TopicPartition("letters", 0)
 
 
-async def create(cluster, name, partitions=1):
+async def create(client, name, partitions=1):
     request = CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=5000)
-    assert (await cluster.send(CONTROLLER, request)).topics[0].error_code == 0
+    assert (await client.send(CONTROLLER, request)).topics[0].error_code == 0
 
 
 def test_timeout_names_the_unreachable_bootstrap_server_and_the_cause(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster({BOOTSTRAP_SERVERS: ("nobody:9092",)})
+        client = await fixture.network_client({BOOTSTRAP_SERVERS: ("nobody:9092",)})
         with pytest.raises(
             TimedOut, match=r"metadata not updated within 2000 ms: .*Connection refused.*nobody:9092"
         ):
-            await cluster.await_update(0, 2000)
+            await client.await_update(0, 2000)
         with pytest.raises(
             TimedOut, match=r"topic letters not present in metadata after 2000 ms: .*nobody:9092"
         ):
-            await cluster.wait_for_topic("letters", 2000)
+            await client.wait_for_topic("letters", 2000)
         with pytest.raises(ConnectionFailed, match="nobody:9092"):
-            await cluster.send(ANY_NODE, ListGroupsRequest())
+            await client.send(ANY_NODE, ListGroupsRequest())
         with pytest.raises(TimedOut, match=r"coordinator of g not found within 2000 ms: .*nobody:9092"):
-            await cluster.coordinator(CoordinatorType.GROUP, "g", 2000)
+            await client.coordinator(CoordinatorType.GROUP, "g", 2000)
 
     run_with_client(scenario)
 
@@ -54,27 +54,27 @@ def test_timeout_names_the_unreachable_bootstrap_server_and_the_cause(run_with_c
 def test_timeout_names_the_broker_that_does_not_respond(run_with_client):
     async def scenario(fixture):
         fixture.network.part("client", "broker")
-        cluster = await fixture.cluster()
+        client = await fixture.network_client()
         with pytest.raises(
             TimedOut, match=r"topic letters not present in metadata after 500 ms .*broker:9092"
         ):
-            await cluster.wait_for_topic("letters", 500)
+            await client.wait_for_topic("letters", 500)
         with pytest.raises(TimedOut, match=r"metadata not updated within 500 ms .*broker:9092"):
-            await cluster.await_update(0, 500)
+            await client.await_update(0, 500)
 
     run_with_client(scenario)
 
 
 def test_requests_fail_after_the_event_loop_has_ended(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.await_update(0, 5000)
-        cluster._task.cancel()  # as at the end of a loop
+        client = await fixture.network_client()
+        await client.await_update(0, 5000)
+        client._task.cancel()  # as at the end of a loop
         await asyncio.sleep(0.01)
         with pytest.raises(ClientClosed, match="event loop of this client ended"):
-            await cluster.send(ANY_NODE, ListGroupsRequest())
+            await client.send(ANY_NODE, ListGroupsRequest())
         with pytest.raises(ClientClosed, match="event loop of this client ended"):
-            await cluster.start()
+            await client.start()
 
     run_with_client(scenario)
 
@@ -82,8 +82,8 @@ def test_requests_fail_after_the_event_loop_has_ended(run_with_client):
 def test_one_reachable_bootstrap_server_is_enough(run_with_client):
     async def scenario(fixture):
         addresses = ("nobody:9092", "broker:1", "broker:9092")
-        cluster = await fixture.cluster({BOOTSTRAP_SERVERS: addresses})
-        await cluster.await_update(0, 5000)
+        client = await fixture.network_client({BOOTSTRAP_SERVERS: addresses})
+        await client.await_update(0, 5000)
         assert fixture.memory.clock.monotonic_ms() < 1000
 
     run_with_client(scenario)
@@ -92,22 +92,22 @@ def test_one_reachable_bootstrap_server_is_enough(run_with_client):
 @pytest.mark.parametrize("addresses", [("nobody:9092", "broker:9092"), ("broker:9092", "nobody:9092")])
 def test_request_to_any_node_fails_over_to_another_broker(run_with_client, addresses):
     async def scenario(fixture):
-        cluster = await fixture.cluster({BOOTSTRAP_SERVERS: addresses})
-        assert (await cluster.send(ANY_NODE, ListGroupsRequest())).error_code == 0
+        client = await fixture.network_client({BOOTSTRAP_SERVERS: addresses})
+        assert (await client.send(ANY_NODE, ListGroupsRequest())).error_code == 0
 
     run_with_client(scenario)
 
 
 def test_update_requested_during_a_request_waits_for_the_next_response(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.await_update(0, 5000)
-        assert cluster.request_update() == 1
+        client = await fixture.network_client()
+        await client.await_update(0, 5000)
+        assert client.request_update() == 1
         fixture.network.part("client", "broker")
         await fixture.memory.clock.sleep_ms(500)
-        last_version = cluster.request_update()
+        last_version = client.request_update()
         fixture.network.heal()
-        assert (await cluster.await_update(last_version, 60_000)).version == last_version + 1 == 3
+        assert (await client.await_update(last_version, 60_000)).version == last_version + 1 == 3
 
     run_with_client(scenario)
 
@@ -115,18 +115,18 @@ def test_update_requested_during_a_request_waits_for_the_next_response(run_with_
 def test_unresponsive_bootstrap_server_does_not_block_the_others(run_with_client):
     async def scenario(fixture):
         fixture.network.part("client", "silent")
-        cluster = await fixture.cluster({BOOTSTRAP_SERVERS: ("silent:9092", "broker:9092")})
-        await cluster.await_update(0, 30_000)
+        client = await fixture.network_client({BOOTSTRAP_SERVERS: ("silent:9092", "broker:9092")})
+        await client.await_update(0, 30_000)
 
     run_with_client(scenario)
 
 
 def test_bootstrap_connection_is_replaced_by_the_connection_to_the_node(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.await_update(0, 5000)
+        client = await fixture.network_client()
+        await client.await_update(0, 5000)
         assert fixture.connections() == []
-        await cluster.send(cluster.metadata.controller_id, ListGroupsRequest())
+        await client.send(client.metadata.controller_id, ListGroupsRequest())
         assert len(fixture.connections()) == 1
 
     run_with_client(scenario)
@@ -134,22 +134,22 @@ def test_bootstrap_connection_is_replaced_by_the_connection_to_the_node(run_with
 
 def test_client_survives_a_broker_restart(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await create(cluster, "letters")
-        topic = await cluster.wait_for_topic("letters", 5000)
+        client = await fixture.network_client()
+        await create(client, "letters")
+        topic = await client.wait_for_topic("letters", 5000)
         leader = topic.partitions[0].leader
-        await cluster.send(leader, ListGroupsRequest())
+        await client.send(leader, ListGroupsRequest())
         await fixture.broker.kill()
         with pytest.raises(ConnectionFailed):
-            await cluster.send(leader, ListGroupsRequest())
+            await client.send(leader, ListGroupsRequest())
         await fixture.memory.clock.sleep_ms(5000)
         fixture.broker = await fixture.memory.start()
         try:
-            await cluster.await_update(cluster.request_update(), 30_000)
-            assert (await cluster.wait_for_topic("letters", 5000)).topic_id == topic.topic_id
-            await cluster.send(leader, ListGroupsRequest())
+            await client.await_update(client.request_update(), 30_000)
+            assert (await client.wait_for_topic("letters", 5000)).topic_id == topic.topic_id
+            await client.send(leader, ListGroupsRequest())
         finally:
-            await cluster.close()
+            await client.close()
             await fixture.broker.stop()
 
     run_with_client(scenario)
@@ -157,43 +157,43 @@ def test_client_survives_a_broker_restart(run_with_client):
 
 def test_lost_connection_triggers_a_metadata_update(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.await_update(0, 5000)
-        await cluster.send(cluster.metadata.controller_id, ListGroupsRequest())
-        before = cluster.metadata.version
+        client = await fixture.network_client()
+        await client.await_update(0, 5000)
+        await client.send(client.metadata.controller_id, ListGroupsRequest())
+        before = client.metadata.version
         for connection in list(fixture.network.connections):
             connection.reset()
-        await cluster.await_update(before, 5000)
+        await client.await_update(before, 5000)
 
     run_with_client(scenario)
 
 
 def test_metadata_is_updated_after_metadata_max_age_and_not_before(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster({METADATA_MAX_AGE_MS: 60_000})
-        await cluster.await_update(0, 5000)
+        client = await fixture.network_client({METADATA_MAX_AGE_MS: 60_000})
+        await client.await_update(0, 5000)
         await fixture.memory.clock.sleep_ms(55_000)
-        assert cluster.metadata.version == 1
+        assert client.metadata.version == 1
         await fixture.memory.clock.sleep_ms(6000)
-        assert cluster.metadata.version == 2
+        assert client.metadata.version == 2
         await fixture.memory.clock.sleep_ms(60_000)
-        assert cluster.metadata.version == 3
+        assert client.metadata.version == 3
 
     run_with_client(scenario)
 
 
 def test_idle_topics_expire_from_metadata(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster({METADATA_MAX_AGE_MS: 10_000, METADATA_MAX_IDLE_MS: 30_000})
-        await create(cluster, "busy")
-        await create(cluster, "quiet")
+        client = await fixture.network_client({METADATA_MAX_AGE_MS: 10_000, METADATA_MAX_IDLE_MS: 30_000})
+        await create(client, "busy")
+        await create(client, "quiet")
         for name in ("busy", "quiet"):
-            await cluster.wait_for_topic(name, 5000, expires=True)
+            await client.wait_for_topic(name, 5000, expires=True)
         for _ in range(5):
             await fixture.memory.clock.sleep_ms(10_000)
-            cluster.track_topics(["busy"], expires=True)
-        assert set(cluster.metadata.topics) == {"busy"}
-        assert (await cluster.wait_for_topic("quiet", 5000, expires=True)).name == "quiet"
+            client.track_topics(["busy"], expires=True)
+        assert set(client.metadata.topics) == {"busy"}
+        assert (await client.wait_for_topic("quiet", 5000, expires=True)).name == "quiet"
 
     run_with_client(scenario)
 
@@ -201,27 +201,27 @@ def test_idle_topics_expire_from_metadata(run_with_client):
 @pytest.mark.parametrize("allowed", [True, False])
 def test_metadata_request_creates_a_topic_only_if_auto_creation_is_allowed(run_with_client, allowed):
     async def scenario(fixture):
-        cluster = await fixture.cluster({ALLOW_AUTO_CREATE_TOPICS: allowed})
+        client = await fixture.network_client({ALLOW_AUTO_CREATE_TOPICS: allowed})
         if allowed:
-            assert (await cluster.wait_for_topic("letters", 5000)).name == "letters"
+            assert (await client.wait_for_topic("letters", 5000)).name == "letters"
         else:
             with pytest.raises(UnknownTopic):
-                await cluster.wait_for_topic("letters", 5000)
+                await client.wait_for_topic("letters", 5000)
 
     run_with_client(scenario)
 
 
 def test_recreated_topic_replaces_the_old_metadata(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await create(cluster, "letters")
-        first = await cluster.wait_for_topic("letters", 5000)
-        assert cluster.update_leader(LETTERS, first.partitions[0].leader, 7)
+        client = await fixture.network_client()
+        await create(client, "letters")
+        first = await client.wait_for_topic("letters", 5000)
+        assert client.update_leader(LETTERS, first.partitions[0].leader, 7)
         deletion = DeleteTopicsRequest([DeleteTopicState("letters")], timeout_ms=5000)
-        assert (await cluster.send(CONTROLLER, deletion)).responses[0].error_code == 0
-        await create(cluster, "letters", 2)
-        await cluster.await_update(cluster.request_update(), 5000)
-        second = await cluster.wait_for_topic("letters", 5000)
+        assert (await client.send(CONTROLLER, deletion)).responses[0].error_code == 0
+        await create(client, "letters", 2)
+        await client.await_update(client.request_update(), 5000)
+        second = await client.wait_for_topic("letters", 5000)
         assert second.topic_id != first.topic_id
         assert [partition.leader_epoch for partition in second.partitions] == [0, 0]
 
@@ -230,47 +230,47 @@ def test_recreated_topic_replaces_the_old_metadata(run_with_client):
 
 def test_update_leader_requires_a_newer_leader_epoch(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        topic = await cluster.wait_for_topic("letters", 5000)
+        client = await fixture.network_client()
+        topic = await client.wait_for_topic("letters", 5000)
         node = topic.partitions[0].leader
         seen = []
-        cluster.add_listener(seen.append)
-        assert not cluster.update_leader(LETTERS, 77, 9)
-        assert not cluster.update_leader(LETTERS, node, 0)
-        assert cluster.update_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
-        assert cluster.metadata.leader(LETTERS) == (77, 3)
-        assert seen == [cluster.metadata]
-        await cluster.wait_until_ready(77, 5000)
+        client.add_listener(seen.append)
+        assert not client.update_leader(LETTERS, 77, 9)
+        assert not client.update_leader(LETTERS, node, 0)
+        assert client.update_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
+        assert client.metadata.leader(LETTERS) == (77, 3)
+        assert seen == [client.metadata]
+        await client.wait_until_ready(77, 5000)
         # The response of a broker with older metadata does not undo it.
-        await cluster.await_update(cluster.request_update(), 5000)
-        assert cluster.metadata.leader(LETTERS) == (77, 3)
-        cluster.remove_listener(seen.append)
+        await client.await_update(client.request_update(), 5000)
+        assert client.metadata.leader(LETTERS) == (77, 3)
+        client.remove_listener(seen.append)
 
     run_with_client(scenario)
 
 
 def test_newer_leader_epoch_triggers_a_metadata_update(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.wait_for_topic("letters", 5000)
-        before = cluster.metadata.version
-        assert not cluster.observe_leader_epoch(LETTERS, 0)
-        assert not cluster.observe_leader_epoch(TopicPartition("unheard", 0), 5)
-        assert cluster.observe_leader_epoch(LETTERS, 1)
-        await cluster.await_update(before, 5000)
+        client = await fixture.network_client()
+        await client.wait_for_topic("letters", 5000)
+        before = client.metadata.version
+        assert not client.observe_leader_epoch(LETTERS, 0)
+        assert not client.observe_leader_epoch(TopicPartition("unheard", 0), 5)
+        assert client.observe_leader_epoch(LETTERS, 1)
+        await client.await_update(before, 5000)
 
     run_with_client(scenario)
 
 
 def test_removed_brokers_are_disconnected(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        await cluster.wait_for_topic("letters", 5000)
-        cluster.update_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
-        await cluster.wait_until_ready(77, 5000)
-        await cluster.await_update(cluster.request_update(), 5000)
+        client = await fixture.network_client()
+        await client.wait_for_topic("letters", 5000)
+        client.update_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
+        await client.wait_until_ready(77, 5000)
+        await client.await_update(client.request_update(), 5000)
         with pytest.raises(ConnectionFailed, match="The cluster has no broker 77"):
-            await cluster.send(77, ListGroupsRequest())
+            await client.send(77, ListGroupsRequest())
 
     run_with_client(scenario)
 
@@ -280,20 +280,20 @@ def test_bootstrap_servers_are_used_again_when_all_brokers_are_unreachable(run_w
     async def scenario(fixture):
         front = ReleaseProxy(fixture.network, "front", RELEASES["2.8"], ("broker", 9092))
         await front.listen(9092)
-        cluster = await fixture.cluster(
+        client = await fixture.network_client(
             {BOOTSTRAP_SERVERS: ("front:9092",), METADATA_RECOVERY_STRATEGY: strategy}
         )
-        await cluster.send(CONTROLLER, ListGroupsRequest())
+        await client.send(CONTROLLER, ListGroupsRequest())
         fixture.network.part("client", "broker")
         for connection in list(fixture.network.connections):
             connection.reset()
-        last_version = cluster.request_update()
+        last_version = client.request_update()
         if strategy == "rebootstrap":
-            await cluster.await_update(last_version, 60_000)
+            await client.await_update(last_version, 60_000)
         else:
             with pytest.raises(TimedOut):
-                await cluster.await_update(last_version, 60_000)
-        await cluster.close()
+                await client.await_update(last_version, 60_000)
+        await client.close()
         fixture.network.heal()
         front.close()
         await asyncio.sleep(1)
@@ -303,21 +303,21 @@ def test_bootstrap_servers_are_used_again_when_all_brokers_are_unreachable(run_w
 
 def test_idle_connections_are_closed_and_reopened(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster({CONNECTIONS_MAX_IDLE_MS: 1000})
-        await cluster.send(CONTROLLER, ListGroupsRequest())
+        client = await fixture.network_client({CONNECTIONS_MAX_IDLE_MS: 1000})
+        await client.send(CONTROLLER, ListGroupsRequest())
         assert len(fixture.connections()) == 1
         await fixture.memory.clock.sleep_ms(3000)
         assert fixture.connections() == []
-        await cluster.send(CONTROLLER, ListGroupsRequest())
+        await client.send(CONTROLLER, ListGroupsRequest())
 
     run_with_client(scenario)
 
 
 def test_network_delays_and_split_packets_are_tolerated(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        topic = await cluster.wait_for_topic("letters", 30_000)
-        responses = [cluster.send(topic.partitions[0].leader, ListGroupsRequest()) for _ in range(20)]
+        client = await fixture.network_client()
+        topic = await client.wait_for_topic("letters", 30_000)
+        responses = [client.send(topic.partitions[0].leader, ListGroupsRequest()) for _ in range(20)]
         assert len(await asyncio.gather(*responses)) == 20
 
     run_with_client(scenario, delay_max_ms=20, splits=True)
@@ -325,11 +325,11 @@ def test_network_delays_and_split_packets_are_tolerated(run_with_client):
 
 def test_connection_metrics(run_with_client):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
-        assert math.isnan(cluster.metrics.read()["request-latency-avg"])
-        await cluster.send(CONTROLLER, ListGroupsRequest())
+        client = await fixture.network_client()
+        assert math.isnan(client.metrics.read()["request-latency-avg"])
+        await client.send(CONTROLLER, ListGroupsRequest())
         await fixture.memory.clock.sleep_ms(2000)
-        metrics = cluster.metrics.read()
+        metrics = client.metrics.read()
         assert metrics["connection-count"] == 1
         assert metrics["connection-creation-total"] == 2
         assert metrics["connection-close-total"] == 1
@@ -337,22 +337,22 @@ def test_connection_metrics(run_with_client):
         assert metrics["outgoing-byte-total"] > 0 < metrics["incoming-byte-total"]
         assert metrics["request-latency-avg"] <= metrics["request-latency-max"]
         assert 2 <= metrics["metadata-age"] < 3
-        assert all(cluster.metrics.descriptions[name] for name in metrics)
+        assert all(client.metrics.descriptions[name] for name in metrics)
 
     run_with_client(scenario)
 
 
 def test_failing_listener_does_not_stop_metadata_updates(run_with_client, caplog):
     async def scenario(fixture):
-        cluster = await fixture.cluster()
+        client = await fixture.network_client()
 
         def broken(metadata):
             raise LookupError("mine")
 
-        cluster.add_listener(broken)
+        client.add_listener(broken)
         await fixture.memory.clock.sleep_ms(1000)
-        cluster.remove_listener(broken)
-        await cluster.wait_for_topic("letters", 5000)
+        client.remove_listener(broken)
+        await client.wait_for_topic("letters", 5000)
         assert "metadata_updater_failed" in caplog.text
 
     run_with_client(scenario)

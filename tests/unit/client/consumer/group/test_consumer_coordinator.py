@@ -462,7 +462,7 @@ def test_invalid_subscription_of_member_is_reported(play: Play) -> None:
         partitions = await group.create("t", 3)
         first = await group.polling("a", "t")
         await group.until_shared([first], partitions)
-        other = await group.stage.cluster()
+        other = await group.stage.network_client()
         node = await other.coordinator(CoordinatorType.GROUP, "g", 5000)
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"?")
         invalid_join = JoinGroupRequest(

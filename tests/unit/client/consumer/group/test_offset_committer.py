@@ -288,7 +288,7 @@ def test_commit_retries_until_coordinator_returns_or_timeout(play: Play) -> None
 def test_committed_waits_for_open_transaction(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
-        writer = await group.stage.cluster()
+        writer = await group.stage.network_client()
         producer = await begin_with_offset(writer, 8)
         waiting = asyncio.create_task(committed(reader))
         await asyncio.sleep(3)
