@@ -115,7 +115,7 @@ async def main() -> None:
         await broker._admin_manager.create_topics([NewTopic("t", 1, 1)], 5_000, validate_only=False)
         session = broker._make_session(Silence(), next(iter(broker._socket_server)))
         measure("produce of one batch of 100 B", feeding(session, produce_frame()))
-        partition = broker._replica_manager.find("t", 0)
+        partition = broker._replica_manager.get_partition("t", 0)
         assert partition is not None
         tail = partition.log.log_end_offset - 1
         measure("fetch of one partition at its end", feeding(session, fetch_frame(tail)))

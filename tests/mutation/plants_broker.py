@@ -77,7 +77,7 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a waiting reader is woken by the end of a transaction",
         f"{BROKER}/coordinators/transaction_marker_writer.py",
-        "        self._replica_manager.appended(partition)\n",
+        "        self._replica_manager.complete_delayed_fetches(partition)\n",
         "",
         (
             "unit/broker/handlers/test_read_committed.py::test_waiting_read_committed_fetch_completes_at_the_end_of_the_transaction",

@@ -99,7 +99,7 @@ class LocalControllerChannel:
             self._on_resized(len(self._replica_manager))
 
     async def stop_replica(self, request: SendStopReplica) -> list[TopicPartition]:
-        return self._replica_manager.remove(request.partitions)
+        return self._replica_manager.stop_replicas(request.partitions)
 
 
 def _partitions_of(topic: str, metadata_cache: MetadataCache) -> list[TopicPartition]:

@@ -235,7 +235,7 @@ class CoordinatorContext(Generic[S]):
         if self.partition.is_flush_pending:
             append.deadline_ms = None
             self._environment.replicas.flush(self.partition, partial(self._on_flushed, append))
-        self._environment.replicas.appended(self.partition)
+        self._environment.replicas.complete_delayed_fetches(self.partition)
 
     def _build(self, effect: AppendRecords, now_ms: int) -> bytearray:
         compression, producer = self._environment.settings().compression, effect.producer

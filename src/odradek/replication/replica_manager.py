@@ -84,7 +84,7 @@ class ReplicaManager:
         """Called when this broker becomes leader of a partition or ceases to be, before delayed requests."""
         self.alter_log_dirs = AlterLogDirs(
             log_manager,
-            self.find,
+            self.get_partition,
             self.partition_error,
             clock,
             alter_log_dirs_limits,
@@ -100,13 +100,13 @@ class ReplicaManager:
 
     # Lookup.
 
-    def find(self, topic: str | None, number: int) -> Partition | None:
+    def get_partition(self, topic: str | None, number: int) -> Partition | None:
         partitions = self._topics.get(topic)  # type: ignore[arg-type]
         return None if partitions is None else partitions.get(number)
 
     def get_leader_partition(self, topic: str, number: int) -> Partition:
         """Return the partition if this broker leads it; else raise the error that makes clients refresh."""
-        partition = self.find(topic, number)
+        partition = self.get_partition(topic, number)
         if partition is None:
             raise self.partition_error(topic, number)
         if not partition.is_leader:
@@ -115,7 +115,7 @@ class ReplicaManager:
 
     def get_readable_partition(self, replica_id: int, topic: str, number: int) -> Partition:
         """Return the partition to read from: the leader, or any replica for a debugging tool."""
-        partition = self.find(topic, number)
+        partition = self.get_partition(topic, number)
         if partition is not None and replica_id == DEBUGGING_CONSUMER_ID:
             return partition
         return self.get_leader_partition(topic, number)
@@ -142,7 +142,7 @@ class ReplicaManager:
     ) -> None:
         self._delay(self._fetches, operation, partitions, timeout_ms)
 
-    def appended(self, partition: Partition) -> None:
+    def complete_delayed_fetches(self, partition: Partition) -> None:
         """Complete delayed fetches after an append, which may have moved the high watermark."""
         self._fetches.check_and_complete(partition)
 
@@ -172,9 +172,9 @@ class ReplicaManager:
 
     def _on_flushed(self, partition: Partition) -> None:
         partition.on_flushed(self._clock.monotonic_ms())
-        self.changed(partition)
+        self.complete_delayed_requests(partition)
 
-    def changed(self, partition: Partition) -> None:
+    def complete_delayed_requests(self, partition: Partition) -> None:
         """Complete delayed requests after a change of the partition's leader, ISR, config or offsets."""
         self._produces.check_and_complete(partition)
         self._fetches.check_and_complete(partition)
@@ -182,7 +182,7 @@ class ReplicaManager:
     def _leadership_changed(self, partition: Partition) -> None:
         for observer in self.leadership_observers:
             observer(partition)
-        self.changed(partition)
+        self.complete_delayed_requests(partition)
 
     def complete_all_delayed(self) -> None:
         """Complete all delayed requests with what there is; for a shutdown."""
@@ -231,7 +231,7 @@ class ReplicaManager:
     ) -> None:
         if topic_partition in self._offline:
             return
-        partition = self.find(*topic_partition)
+        partition = self.get_partition(*topic_partition)
         if partition is None:
             try:
                 partition = await self._open(topic_partition, topic_id, is_new=is_new)
@@ -247,7 +247,7 @@ class ReplicaManager:
             partition.make_leader(leader_and_isr, isr_state, self._clock.monotonic_ms())
         else:
             partition.make_follower(leader_and_isr)
-        was_opened = self.find(*topic_partition) is None
+        was_opened = self.get_partition(*topic_partition) is None
         self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         if was_opened:
             self.alter_log_dirs.resume(partition)
@@ -322,7 +322,7 @@ class ReplicaManager:
         existing.high_watermark = max(existing.high_watermark, checkpointed)
         return existing
 
-    def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def stop_replicas(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Stop these replicas, delete their logs and complete delayed requests for them.
 
         Returns the removed partitions. An offline one is not removed: its files are still there.
@@ -383,4 +383,4 @@ class ReplicaManager:
             for partition in self._topics.get(topic, {}).values():
                 config, partition.min_isr = self._config_of(topic)
                 partition.log.configure(config)
-                self.changed(partition)
+                self.complete_delayed_requests(partition)

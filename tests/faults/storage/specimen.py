@@ -168,7 +168,7 @@ async def _abort_a_transaction(client: Client, broker: MemoryBroker, written: di
     partition = replicas.get_leader_partition(TOPIC, 0)
     marker = EndTransactionMarker(ControlRecordType.ABORT, 0)
     at = partition.append_end_marker(marker, 9, 0, FIRST_TIMESTAMP).first_offset
-    replicas.appended(partition)
+    replicas.complete_delayed_fetches(partition)
     [ending] = whole_batches((await fetch(client, broker, at)).records)
     written[at] = ending
 

@@ -35,7 +35,7 @@ class Stubs:
         self.new = new
         return [partition for partition in states if partition.topic == "broken"]
 
-    def remove(self, partitions):
+    def stop_replicas(self, partitions):
         self.removed += partitions
         return list(partitions)
 

@@ -165,7 +165,7 @@ class RuntimeFixture:
         replicas = (BROKER_ID, FOLLOWER_ID) if FOLLOWER_ID in isr else isr
         leader_and_isr = LeaderAndIsr(leader, epoch, isr, replicas, epoch)
         await self.replicas.become_leader_or_follower({TopicPartition(TOPIC, 0): (TOPIC_ID, leader_and_isr)})
-        partition = self.replicas.find(TOPIC, 0)
+        partition = self.replicas.get_partition(TOPIC, 0)
         assert partition is not None
         self.partition = partition
         return partition
@@ -196,7 +196,7 @@ class RuntimeFixture:
         now_ms = self.clock.monotonic_ms()
         replica.update_fetch_state(offset, 0, self.partition.log.log_end_offset, now_ms)
         self.partition._advance_high_watermark(now_ms)
-        self.replicas.changed(self.partition)
+        self.replicas.complete_delayed_requests(self.partition)
 
     def shrink_isr(self) -> None:
         """Remove the follower from the ISR."""

@@ -105,7 +105,7 @@ def test_append_fails_but_is_replayed_if_the_isr_shrinks_after_it() -> None:
         isr_state.replica(FOLLOWER_ID).update_fetch_state(1, 0, 1, fixture.clock.monotonic_ms())  # type: ignore[union-attr]
         fixture.partition._advance_high_watermark(fixture.clock.monotonic_ms())
         fixture.shrink_isr()
-        fixture.replicas.changed(fixture.partition)
+        fixture.replicas.complete_delayed_requests(fixture.partition)
         assert responses == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
         assert counter.totals == {b"a": 1}
 
@@ -371,7 +371,7 @@ def test_recreated_partition_gets_a_new_shard() -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         old = await fixture.serve()
         fixture.submit("set", b"a", 1)
-        fixture.replicas.remove([fixture.partition.topic_partition])
+        fixture.replicas.stop_replicas([fixture.partition.topic_partition])
         fixture.runtime.load(await fixture.become_leader_or_follower())
         await fixture.wait_until_loaded()
         new = fixture.runtime.shard(0)

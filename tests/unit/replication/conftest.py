@@ -99,7 +99,7 @@ class ReplicationFixture:
         await self.replicas.become_leader_or_follower(
             {TopicPartition(topic, number): (topic_id, leader_and_isr)}
         )
-        partition = self.replicas.find(topic, number)
+        partition = self.replicas.get_partition(topic, number)
         assert partition is not None
         return partition
 

@@ -37,10 +37,10 @@ def test_delayed_produce_completes_when_high_watermark_passes(run_scenario, lead
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
         assert produce.completions == 0
         fixture.fetch_as_follower(partition, 2, 1)
-        fixture.replicas.changed(partition)
+        fixture.replicas.complete_delayed_requests(partition)
         assert (produce.completions, produce.codes) == (1, [0])
         assert produce.entries[0].base_offset == 0
-        fixture.replicas.changed(partition)
+        fixture.replicas.complete_delayed_requests(partition)
         fixture.advance_time(5000)
         assert produce.completions == 1
 
@@ -53,7 +53,7 @@ def test_partially_replicated_produce_stays_delayed(run_scenario, leader_and_isr
         first = PendingProduce(fixture, partition, make_batch=make_batch)
         second = PendingProduce(fixture, partition, make_batch=make_batch)
         fixture.fetch_as_follower(partition, 2, 1)
-        fixture.replicas.changed(partition)
+        fixture.replicas.complete_delayed_requests(partition)
         assert (first.completions, second.completions) == (1, 0)
 
     run_scenario(scenario)
@@ -69,7 +69,7 @@ def test_delayed_produce_times_out(run_scenario, leader_and_isr, make_batch):
         assert (produce.completions, produce.codes) == (1, [ErrorCode.REQUEST_TIMED_OUT])
         assert produce.entries[0].base_offset == -1
         fixture.fetch_as_follower(partition, 2, 1)
-        fixture.replicas.changed(partition)
+        fixture.replicas.complete_delayed_requests(partition)
         assert (produce.completions, produce.codes) == (1, [ErrorCode.REQUEST_TIMED_OUT])
 
     run_scenario(scenario)
@@ -81,7 +81,7 @@ def test_only_uncommitted_partitions_time_out(run_scenario, leader_and_isr, make
         slow = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 3)), number=1)
         produce = PendingProduce(fixture, quick, slow, make_batch=make_batch)
         fixture.fetch_as_follower(quick, 2, 1)
-        fixture.replicas.changed(quick)
+        fixture.replicas.complete_delayed_requests(quick)
         assert produce.completions == 0
         fixture.advance_time(1000)
         assert (produce.completions, produce.codes) == (1, [0, ErrorCode.REQUEST_TIMED_OUT])
@@ -105,7 +105,7 @@ def test_delayed_produce_fails_when_partition_is_removed(run_scenario, leader_an
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
-        fixture.replicas.remove([TopicPartition("orders", 0)])
+        fixture.replicas.stop_replicas([TopicPartition("orders", 0)])
         assert (produce.completions, produce.codes) == (1, [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
     run_scenario(scenario)
@@ -132,7 +132,7 @@ def test_commit_below_min_isr_fails_after_append(run_scenario, leader_and_isr, m
         fixture.fetch_as_follower(partition, 2, 1)
         fixture.fetch_as_follower(partition, 3, 1)
         partition._isr_state.commit_isr((1,))
-        fixture.replicas.changed(partition)
+        fixture.replicas.complete_delayed_requests(partition)
         assert (produce.completions, produce.codes) == (1, [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 
     run_scenario(scenario)

@@ -57,7 +57,7 @@ def test_error_for_partition_not_on_this_broker(run_scenario, leader_and_isr):
         assert error_code(get_leader_partition, "elsewhere", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert error_code(get_leader_partition, "followed", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert fixture.replicas.partition_error(None, 0).code == ErrorCode.UNKNOWN_TOPIC_ID
-        assert fixture.replicas.find(None, 0) is None
+        assert fixture.replicas.get_partition(None, 0) is None
 
     run_scenario(scenario)
 
@@ -101,10 +101,10 @@ def test_failed_log_creation_affects_one_partition_only(run_scenario, leader_and
         fixture.files.fail_next_write(errno.ENOSPC, name_end="orders-0/partition.metadata.tmp")
         orders = {TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(3)}
         assert await fixture.replicas.become_leader_or_follower(orders) == [ORDERS]
-        assert fixture.replicas.find("orders", 0) is None
+        assert fixture.replicas.get_partition("orders", 0) is None
         assert error_code(fixture.replicas.get_leader_partition, "orders", 0) == ErrorCode.KAFKA_STORAGE_ERROR
-        assert fixture.replicas.find("orders", 1) is not None
-        assert fixture.replicas.find("orders", 2) is not None
+        assert fixture.replicas.get_partition("orders", 1) is not None
+        assert fixture.replicas.get_partition("orders", 2) is not None
 
     run_scenario(scenario)
 
@@ -137,7 +137,7 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
             if topic_partition in lost:
                 code = error_code(fixture.replicas.get_leader_partition, *topic_partition)
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
-                assert fixture.replicas.find(*topic_partition) is None
+                assert fixture.replicas.get_partition(*topic_partition) is None
             else:
                 fixture.replicas.get_leader_partition(*topic_partition).append(
                     make_batch(b"x"), ACKS_LEADER, 11, 0
@@ -145,7 +145,7 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
         assert set(await fixture.replicas.become_leader_or_follower(orders)) == lost, (
             "LeaderAndIsr does not bring them back"
         )
-        assert set(fixture.replicas.remove(orders)) == set(orders) - lost, (
+        assert set(fixture.replicas.stop_replicas(orders)) == set(orders) - lost, (
             "offline partitions keep their files"
         )
 
@@ -169,7 +169,7 @@ def test_log_with_another_topic_id_is_not_used(run_scenario, leader_and_isr):
     async def scenario(fixture):
         await fixture.directory.create(ORDERS, LogConfig(), b"o" * 16)
         await fixture.replicas.become_leader_or_follower({ORDERS: (b"t" * 16, leader_and_isr())})
-        assert fixture.replicas.find("orders", 0) is None
+        assert fixture.replicas.get_partition("orders", 0) is None
 
     run_scenario(scenario)
 
@@ -205,9 +205,9 @@ def test_stopped_replica_is_removed_and_completes_delayed_fetches(run_scenario, 
         responses = []
         retryable = DelayedFetch(lambda: not partition.is_leader, lambda: responses.append("gone"))
         fixture.replicas.delay_fetch(retryable, [partition], 60_000)
-        assert fixture.replicas.remove([ORDERS]) == [ORDERS]
+        assert fixture.replicas.stop_replicas([ORDERS]) == [ORDERS]
         assert responses == ["gone"]
-        assert fixture.replicas.find("orders", 0) is None
+        assert fixture.replicas.get_partition("orders", 0) is None
         assert fixture.directory.get(ORDERS) is None
         assert list(fixture.replicas) == [other]
 
@@ -217,7 +217,7 @@ def test_stopped_replica_is_removed_and_completes_delayed_fetches(run_scenario, 
 def test_removing_an_unknown_partition_succeeds(run_scenario, leader_and_isr):
     async def scenario(fixture):
         ghost = TopicPartition("ghost", 3)
-        assert fixture.replicas.remove([ghost]) == [ghost]
+        assert fixture.replicas.stop_replicas([ghost]) == [ghost]
 
     run_scenario(scenario)
 
@@ -226,7 +226,7 @@ def test_recreated_topic_starts_empty(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         partition.append(make_batch(b"old"), ACKS_LEADER, 11, 0)
-        fixture.replicas.remove([ORDERS])
+        fixture.replicas.stop_replicas([ORDERS])
         again = await fixture.make_leader_or_follower(leader_and_isr(), topic_id=b"n" * 16)
         assert again is not partition
         assert again.log.log_end_offset == 0
@@ -299,7 +299,7 @@ def test_leadership_observers_see_each_change(run_scenario, leader_and_isr):
         await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=2, isr=(1, 2)))
         assert changes == [(ORDERS, True), (ORDERS, False), (ORDERS, True)]
         await fixture.make_leader_or_follower(leader_and_isr(), topic="other")
-        fixture.replicas.remove([TopicPartition("other", 0)])
+        fixture.replicas.stop_replicas([TopicPartition("other", 0)])
         assert changes[3:] == [(("other", 0), True), (("other", 0), False)]
         fixture.replicas.handle_log_dir_failure(fixture.directory)
         assert changes[5:] == [(ORDERS, False)]

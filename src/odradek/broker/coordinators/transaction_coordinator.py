@@ -134,7 +134,7 @@ class TransactionCoordinator:
     # Markers requested by the shards.
 
     def _write_markers(self, number: int, task: WriteMarkers) -> None:
-        partition = self._replica_manager.find(TRANSACTIONS_TOPIC, number)
+        partition = self._replica_manager.get_partition(TRANSACTIONS_TOPIC, number)
         if partition is None:
             return  # just removed; its shard will be, too
         marker_entry = TxnMarkerEntry(

@@ -111,7 +111,7 @@ class TransactionMarkerWriter:
             self._replica_manager.flush(partition, _ignore_flush_result)
         if partition.log.high_watermark < end_offset:
             waiting.append(ProducePartitionStatus(partition, end_offset, result))
-        self._replica_manager.appended(partition)
+        self._replica_manager.complete_delayed_fetches(partition)
         if topic_partition.topic == OFFSETS_TOPIC:
             self._on_offsets_marker(
                 topic_partition.partition,

@@ -38,7 +38,7 @@ async def _describe(topic: str, index: int, context: RequestContext) -> Partitio
     replica_manager = context.broker.replica_manager
     try:
         check_topic_name(topic)
-        partition = replica_manager.find(topic, index)
+        partition = replica_manager.get_partition(topic, index)
         if partition is None:
             raise replica_manager.partition_error(topic, index)
     except BrokerError as error:

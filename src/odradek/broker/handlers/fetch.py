@@ -150,7 +150,9 @@ class FetchAttempt:
         self._partitions: list[Partition | None] = []
         self._results: list[FetchPartitionData] = []
         for requested in fetch_context.partitions:
-            self._partitions.append(context.broker.replica_manager.find(requested.topic, requested.partition))
+            self._partitions.append(
+                context.broker.replica_manager.get_partition(requested.topic, requested.partition)
+            )
             self._results.append(self._read(requested, self._partitions[-1]))
         self._may_block = True
 

@@ -94,7 +94,7 @@ def _verify_and_append(
             if producer is None:
                 continue
             producers.add(producer)
-            partition = context.broker.replica_manager.find(topic.name, data.index)
+            partition = context.broker.replica_manager.get_partition(topic.name, data.index)
             if partition is not None:
                 partitions.append(partition)
     if len(producers) > 1:
@@ -197,7 +197,7 @@ def _append(
     entry = PartitionProduceResponse(
         index, 0, append_info.first_offset, append_info.append_time_ms, partition.log.log_start_offset
     )
-    replica_manager.appended(partition)
+    replica_manager.complete_delayed_fetches(partition)
     if partition.is_flush_pending:
         unflushed.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))
     if acks == ACKS_ALL and partition.log.high_watermark <= append_info.last_offset:
@@ -281,7 +281,7 @@ class QueuedAppends:
         entry.base_offset = append_info.first_offset
         entry.log_append_time_ms = append_info.append_time_ms
         entry.log_start_offset = partition.log.log_start_offset
-        self._context.broker.replica_manager.appended(partition)
+        self._context.broker.replica_manager.complete_delayed_fetches(partition)
         if partition.is_flush_pending:
             self._unflushed.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))
         if self._acks == ACKS_ALL and partition.log.high_watermark <= append_info.last_offset:

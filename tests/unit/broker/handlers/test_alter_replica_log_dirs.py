@@ -87,7 +87,7 @@ async def fill(harness, count, size=1000, start=0, **options):
 
 
 def log_of(harness):
-    return harness.broker._replica_manager.find(*ORDERS).log
+    return harness.broker._replica_manager.get_partition(*ORDERS).log
 
 
 def names(harness, path):
@@ -487,7 +487,7 @@ def test_config_changed_during_a_move_applies_after_it(run_scenario):
 def test_cleaning_is_paused_during_a_move(run_scenario):
     async def scenario(harness):
         await harness.create("orders", settings={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
-        partition = harness.broker._replica_manager.find(*ORDERS)
+        partition = harness.broker._replica_manager.get_partition(*ORDERS)
         for number in range(10):
             batch = BatchBuilder()
             batch.append(1000, b"key", b"%d" % number + bytes(300_000))

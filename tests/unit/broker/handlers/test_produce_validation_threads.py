@@ -85,14 +85,14 @@ def test_appends_of_one_connection_to_one_partition_keep_their_order(run_scenari
             await start_task(harness.produce("orders", value, acks=acks, **(ZSTD if len(value) > 10 else {})))
             for value in values
         ]
-        assert harness.broker._replica_manager.find("orders", 0).log.log_end_offset == 0, (
+        assert harness.broker._replica_manager.get_partition("orders", 0).log.log_end_offset == 0, (
             "the plain ones wait behind the large ones"
         )
         held.release()
         assert [(await task).base_offset for task in tasks] == [0, 1, 2, 3]
         assert await harness.values("orders") == values
         assert (await harness.produce("orders", b"after")).base_offset == 4
-        assert harness.broker._replica_manager.find("orders", 0).queued_appends == 0, (
+        assert harness.broker._replica_manager.get_partition("orders", 0).queued_appends == 0, (
             "later appends are not queued"
         )
 

@@ -108,7 +108,7 @@ def test_read_committed_returns_aborted_transactions(run_scenario):
         await second.end(ControlRecordType.ABORT)
         await first.write(b"d")
         await first.end(ControlRecordType.COMMIT)
-        assert len(harness.broker._replica_manager.find("orders", 0).log.segments) > 1
+        assert len(harness.broker._replica_manager.get_partition("orders", 0).log.segments) > 1
         for fetch_offset, aborted in ((0, [(7, 0), (8, 1)]), (3, [(8, 1)]), (5, [])):
             entry = await harness.fetch("orders", fetch_offset, isolation_level=COMMITTED)
             assert bytes(entry.records.read() if hasattr(entry.records, "read") else entry.records)

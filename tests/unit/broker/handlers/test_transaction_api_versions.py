@@ -190,7 +190,7 @@ def test_txn_offset_commit_while_the_group_is_loading(run_transactions, version)
         number = harness.broker._group_coordinator.partition_of("g")
         runtime, partition = (
             harness.broker._group_coordinator._runtime,
-            harness.broker._replica_manager.find(OFFSETS_TOPIC, number),
+            harness.broker._replica_manager.get_partition(OFFSETS_TOPIC, number),
         )
         runtime.unload(number)
         runtime.load(partition)
@@ -293,7 +293,7 @@ def test_list_transactions(run_transactions, version):
         runtime = harness.broker._transaction_coordinator._runtime
         runtime.unload(0)
         async with runtime._reading:
-            runtime.load(harness.broker._replica_manager.find("__transaction_state", 0))
+            runtime.load(harness.broker._replica_manager.get_partition("__transaction_state", 0))
             loading = await harness.request(LIST_TRANSACTIONS, version, ListTransactionsRequest([], []))
         assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert loading.transaction_states == []

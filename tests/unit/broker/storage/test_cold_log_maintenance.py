@@ -29,7 +29,7 @@ async def fill(harness, **settings):
 
 
 def log_of(harness):
-    return harness.broker._replica_manager.find("orders", 0).log
+    return harness.broker._replica_manager.get_partition("orders", 0).log
 
 
 def evict_from_cache(harness):
@@ -179,7 +179,9 @@ def test_cleaner_reads_segment_timestamps_on_a_thread(run_scenario):
         for number, value in enumerate(VALUES):
             batch = BatchBuilder()
             batch.append(now_ms + number, b"key", value)
-            harness.broker._replica_manager.find("orders", 0).append(bytearray(batch.build()), -1, 9, now_ms)
+            harness.broker._replica_manager.get_partition("orders", 0).append(
+                bytearray(batch.build()), -1, 9, now_ms
+            )
         await log_of(harness).flush()
         files = evict_from_cache(harness)
         await harness.cluster.clock.sleep_ms(60_000)
@@ -217,7 +219,7 @@ def test_aborted_transactions_of_old_segments_are_read_on_a_thread(run_scenario,
 
     async def scenario(harness):
         await harness.create("orders", settings=SMALL_SEGMENTS)
-        partition = harness.broker._replica_manager.find("orders", 0)
+        partition = harness.broker._replica_manager.get_partition("orders", 0)
         for number in range(6):
             await harness.produce("orders", VALUES[number])
             of = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number, "transactional": True}

@@ -24,7 +24,7 @@ async def fill(harness):
 def evict_from_cache(harness):
     """Evict all sealed segments from memory and close their files."""
     files = harness.cluster.files
-    partition = harness.broker._replica_manager.find("orders", 0)
+    partition = harness.broker._replica_manager.get_partition("orders", 0)
     partition.log.segments[0].context.opened.release_all()
     directory = partition.log.directory
     active = f"{partition.log.segments[-1].base_offset:020d}"
@@ -64,7 +64,7 @@ def test_cold_mapped_index_is_detected(run_scenario):
         await fill(harness)
         await harness.values("orders")
         files = harness.cluster.files
-        directory = harness.broker._replica_manager.find("orders", 0).log.directory
+        directory = harness.broker._replica_manager.get_partition("orders", 0).log.directory
         indexes = [name for name in files.list_names(directory) if name.endswith(".index")]
         for name in indexes:
             files.evict_from_cache(f"{directory}/{name}")
@@ -104,7 +104,7 @@ def test_segment_removed_while_paged_in_is_handled(run_scenario):
     async def scenario(harness):
         await fill(harness)
         files = evict_from_cache(harness)
-        log = harness.broker._replica_manager.find("orders", 0).log
+        log = harness.broker._replica_manager.get_partition("orders", 0).log
         offload_read = files.offload_read
 
         def remove_first(work):
@@ -133,7 +133,7 @@ def test_timestamp_lookup_in_a_cold_log_does_not_block_the_event_loop(run_scenar
     async def scenario(harness):
         await fill(harness)
         files = evict_from_cache(harness)
-        for segment in harness.broker._replica_manager.find("orders", 0).log.segments:
+        for segment in harness.broker._replica_manager.get_partition("orders", 0).log.segments:
             segment._max_timestamp_and_offset = None  # as after a start
         assert await offset_of(harness, timestamp) == (0, offset)
         assert files.blocking_reads == 0

@@ -55,7 +55,7 @@ class Disk:
 
 
 def start_of(harness):
-    return harness.broker._replica_manager.find("orders", 0).log.log_start_offset
+    return harness.broker._replica_manager.get_partition("orders", 0).log.log_start_offset
 
 
 async def fill(harness, **settings):
@@ -74,7 +74,7 @@ def on_full_disk(request, run_with_restarts):
             disk = Disk(cluster)
             harness = await start_broker()
             await fill(harness, **settings)
-            await harness.broker._replica_manager.find("orders", 0).log.flush()
+            await harness.broker._replica_manager.get_partition("orders", 0).log.flush()
             await harness.produce("orders", b"last")
             await (harness.memory_broker.stop() if request.param == "stop" else harness.memory_broker.kill())
             disk.is_full = True
@@ -158,7 +158,7 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
         disk = Disk(cluster)
         harness = await start_broker()
         await harness.create("orders", settings=SMALL_SEGMENTS)
-        partition = harness.broker._replica_manager.find("orders", 0)
+        partition = harness.broker._replica_manager.get_partition("orders", 0)
         for number in range(6):
             of = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number, "transactional": True}
             partition.append(make_batch(VALUES[number], **of), -1, 9, 1000)
@@ -169,7 +169,7 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
         await harness.memory_broker.kill()
         disk.is_full = True
         harness = await start_broker()
-        log = harness.broker._replica_manager.find("orders", 0).log
+        log = harness.broker._replica_manager.get_partition("orders", 0).log
         assert any(segment.has_unwritten for segment in log.segments)
         log.segments[0].context.opened.release_all()
         assert await aborted(harness) == before

@@ -111,7 +111,7 @@ def test_checkpoints_of_an_unusable_log_survive_a_clean_stop(run_with_restarts):
         await _fill(harness)
         for _ in range(3):
             await harness.produce("orders", b"x", partition=1)
-        harness.broker._replica_manager.find("orders", 1).delete_records_on_leader(2)
+        harness.broker._replica_manager.get_partition("orders", 1).delete_records_on_leader(2)
         await harness.memory_broker.stop()
         files = harness.cluster.files
         file = files.open(f"/data/orders-1/{LOG}")
