@@ -1,4 +1,4 @@
-"""Where Spark finds ``format("odradek")``: it looks into every module named ``pyspark_…``."""
+"""Discovery of ``format("odradek")``: Spark imports every module named ``pyspark_…``."""
 
 from odradek.spark.topic_source import TopicSource as DefaultSource
 

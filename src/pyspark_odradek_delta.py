@@ -1,4 +1,4 @@
-"""Where Spark finds ``format("odradek_delta")``: it looks into every module named ``pyspark_…``."""
+"""Discovery of ``format("odradek_delta")``: Spark imports every module named ``pyspark_…``."""
 
 from odradek.spark.delta.delta_source import DeltaSource as DefaultSource
 

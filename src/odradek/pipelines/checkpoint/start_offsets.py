@@ -1,8 +1,8 @@
 """Start offsets of a checkpoint after a reset, and recovery of an interrupted reset.
 
 A reset renames the old directory and writes the start offsets into a new one. Without these a pipeline starts
-where its file says, which may be the log end: an interruption between the two steps would lose rows. So the
-reset first writes its start offsets beside the directory, and the next run checks for them.
+at the file's ``start``, which may be the log end: an interruption between the two steps would lose rows. So
+the reset first writes its start offsets beside the directory, and the next run checks for them.
 """
 
 from __future__ import annotations

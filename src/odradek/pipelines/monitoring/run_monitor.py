@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 STATUS: Final = "status.json"
 AGE_EVERY_MS: Final = 5000
-"""Minimum interval of reading the age of the oldest unread store, which costs a fetch per partition."""
+"""Minimum interval of reading the age of the oldest unread record, which costs a fetch per partition."""
 LINE_CHARACTERS_MAX: Final = 500
 
 OldestUnread = Callable[[Offsets, Offsets], "int | None"]
-"""Timestamp of the oldest store between the processed and the latest offsets; None if unknown."""
+"""Timestamp of the oldest record between the processed and the latest offsets; None if unknown."""
 
 
 class StatusStore(Protocol):
@@ -184,7 +184,7 @@ class RunMonitor:
         self._display.event("ended", reason=event.get("reason"))
 
     def _aged(self, progress: Progress) -> Progress:
-        """Add the age of the oldest unread store; between two reads the last age is kept."""
+        """Add the age of the oldest unread record; between two reads the last age is kept."""
         if progress.lag_rows is None or progress.end is None or progress.latest is None:
             return progress
         if progress.lag_rows == 0 or self._oldest_unread is None:
@@ -226,7 +226,7 @@ def summary(status: RunStatus, rows_replayed: int | None = None) -> str:
 
 
 def oldest_in_topics(reader: OldestRecordReader) -> OldestUnread:
-    """Return a function that reads the oldest unread store; None if the brokers are unreachable."""
+    """Return a function that reads the oldest unread record; None if the brokers are unreachable."""
 
     def read(end: Offsets, latest: Offsets) -> int | None:
         latest_offsets = _flat(latest)

@@ -22,7 +22,7 @@ DEAD_COLUMN: Final = "_dead"
 WINDOW_ROWS_MIN: Final = 100
 """Minimum number of rows for the ratio: fewer rows allow as many dead letters as this many."""
 WINDOW_ROWS: Final = 10_000
-"""The ratio is computed over the last batches with details this many rows."""
+"""The ratio is computed over the last batches with about this many rows."""
 _DETAILS: Final = ("reason", "topic", "partition", "offset", "timestamp")
 
 

@@ -179,6 +179,6 @@ def fields_and_record(parsed: DataFrame, schema: StructType) -> DataFrame:
     """Select the fields of the values as columns, and the rest of the record as one."""
     from pyspark.sql import functions as F
 
-    kept = [name for name in parsed.columns if name not in ("value", PARSED)]
+    record_columns = [name for name in parsed.columns if name not in ("value", PARSED)]
     fields = [F.col(PARSED).getField(name).alias(name) for name in schema.fieldNames()]
-    return parsed.select(*fields, F.struct(*kept).alias(RECORD))
+    return parsed.select(*fields, F.struct(*record_columns).alias(RECORD))

@@ -1,4 +1,4 @@
--- One row in, one row out or none. `record` has key, topic, partition, offset and timestamp of the record.
+-- One row in, at most one row out. `record` has key, topic, partition, offset and timestamp of the record.
 SELECT
   id,
   upper(place) AS place,

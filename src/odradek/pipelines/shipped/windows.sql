@@ -1,4 +1,4 @@
--- A record without a time belongs to no window, and is left out before windows are counted.
+-- A record without a time is in no window, and is filtered out.
 SELECT
   window.start AS window_start,
   window.end AS window_end,

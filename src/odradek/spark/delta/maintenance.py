@@ -1,4 +1,4 @@
-"""The maintenance of a table: compaction of small files, and removal of unreferenced ones.
+"""Maintenance of a table: compaction of small files, and removal of unreferenced ones.
 
 A compaction changes no row: its commit has ``dataChange`` false, so streams that read the table skip it, and
 the application transactions of sinks stay. A vacuum makes versions older than its retention unreadable, also

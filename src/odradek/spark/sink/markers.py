@@ -5,7 +5,7 @@ the last written batch id plus one. It is committed in the same transaction as t
 visible or neither. Its metadata holds the number of rows, and the attempt that wrote them: a batch that is
 replayed with another number of rows was partitioned differently, and nothing is known of its rows.
 
-Spark tells a task its own partition, but not the number of partitions. So the tasks of a batch that another
+A Spark task knows its own partition, but not the number of partitions. So the tasks of a batch that another
 attempt has partly written leave their transactions open, and the driver, which knows the number, ends them.
 
 Brokers delete the offsets of empty groups after ``offsets.retention.minutes``: for an older batch it is

@@ -185,7 +185,7 @@ def _check_markers_exist(options: SinkOptions, key: MarkerKey) -> None:
 def _begin_with(pooled: PooledProducer, options: SinkOptions, unit: WriteUnit) -> bool:
     """Begin a transaction with a producer that wrote an earlier batch; False if it has been fenced.
 
-    It need not take over the id again. If nobody has since, nobody else has committed a marker: a writer
+    It need not take over the id again. If no other producer has since, none has committed a marker: a writer
     takes over the id first, and earlier owners were fenced by this producer. Otherwise the broker rejects the
     marker that is sent here, before the first row, and the caller takes over the id. Spark's workers
     alternate between partitions, so that is no failure.
@@ -237,8 +237,8 @@ def _write(
 def _open_transaction(options: SinkOptions, key: MarkerKey) -> OpenTransaction:
     """Describe the ongoing transaction.
 
-    It is described before the marker is sent. That the broker then accepts the marker proves that nobody has
-    taken over the id in between, so this is the transaction of this task.
+    It is described before the marker is sent. That the broker then accepts the marker proves that the id was
+    not taken over in between, so this is the transaction of this task.
     """
     transaction = describe_transaction(options, key)
     if transaction is None:
