@@ -8,7 +8,8 @@ DelayedJoin, DelayedSync and DelayedHeartbeat.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
@@ -22,16 +23,19 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 first member id delays the rebalance."""
 
 
-class SessionTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
     group_id: str
     member_id: str
 
 
-class JoinTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinTimer:
     group_id: str
 
 
-class SyncTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyncTimer:
     group_id: str
 
 
@@ -80,6 +84,7 @@ def remove_member(group: Group, member: GroupMember, context: EventContext) -> N
     """Remove a member without a rebalance."""
     reply_to_join(group, member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER), context)
     reply_to_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID), context)
+    remove_pending_sync_member(group, member.member_id, context)
     group.remove(member.member_id)
     context.cancel_timer(SessionTimer(group.group_id, member.member_id))
 
