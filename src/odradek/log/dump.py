@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from odradek.log.checkpoints import LEADER_EPOCH_CHECKPOINT
-from odradek.log.dump_lines import aborted_line, producer_line
+from odradek.log.dump_lines import DumpOptions, aborted_line, batch_line, producer_line, record_line
 from odradek.log.leader_epoch_cache import parse_epochs
 from odradek.log.producers.snapshot_file import decode_snapshot
 from odradek.log.segments.segment_format import (
@@ -28,41 +28,15 @@ from odradek.log.segments.segment_format import (
 )
 from odradek.log.segments.transaction_index import check_aborted, decode_aborted
 from odradek.model.errors import BrokerError, StorageError
-from odradek.model.ids import NO_SEQUENCE, NO_TIMESTAMP
+from odradek.model.ids import NO_TIMESTAMP
 from odradek.ports.files import FileSystem
-from odradek.records.codec import decode_batch, has_valid_crc, read_headers
-from odradek.records.control_records import ControlRecordType, read_control_type, read_end_marker
-from odradek.records.layout import LOG_OVERHEAD, BatchHeader, Record, advance_sequence
+from odradek.records.codec import decode_batch, read_headers
+from odradek.records.layout import LOG_OVERHEAD, BatchHeader
+
+__all__ = ["DumpOptions", "dump"]
 
 Write = Callable[[str], None]
 """Called with one line."""
-
-Decode = Callable[[Record], tuple[str | None, str | None]]
-"""Returns the text of a record's key and value."""
-
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@dataclass(frozen=True, slots=True)
-class DumpOptions:
-    """Options, named like those of Kafka's tool."""
-
-    print_data_log: bool = False
-    deep_iteration: bool = False
-    verify_index_only: bool = False
-    index_sanity_check: bool = False
-    skip_record_metadata: bool = False
-    max_bytes: int | None = None
-    decode: Decode | None = None
-    """Decoder for records of an internal topic."""
-
-    @property
-    def prints_data(self) -> bool:
-        return self.print_data_log or self.decode is not None
-
-    @property
-    def is_deep(self) -> bool:
-        return self.deep_iteration or self.prints_data
 
 
 @dataclass(slots=True)
@@ -204,7 +178,7 @@ class _Dump:
         end, last_offset = 0, -1
         for position, header in _walk(view):
             batch = view[position : position + header.size_bytes]
-            self.write(f"{_batch_line(header, batch, position)}")
+            self.write(f"{batch_line(header, batch, position)}")
             if self.options.is_deep:
                 last_offset = self._records(header, batch, position, last_offset)
             end = position + header.size_bytes
@@ -224,7 +198,7 @@ class _Dump:
             if last_offset not in {-1, record.offset - 1}:
                 self.findings.gaps.setdefault(self.path, []).append((last_offset, record.offset))
             last_offset = record.offset
-            self.write(_record_line(header, record, self.options))
+            self.write(record_line(header, record, self.options))
         return last_offset
 
     # Indexes.
@@ -311,86 +285,3 @@ class _Dump:
         else:
             self.findings.errors += 1
             self.complain(f"{self.path} failed the sanity check; a broker rebuilds it at startup.")
-
-
-# Lines.
-
-
-def _batch_line(header: BatchHeader, batch: memoryview, position: int) -> str:
-    if header.magic >= 2:
-        horizon = header.delete_horizon_ms
-        start = (
-            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
-            f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
-            f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-            f"partitionLeaderEpoch: {header.leader_epoch} "
-            f"isTransactional: {_boolean(header.is_transactional)} isControl: {_boolean(header.is_control)} "
-            f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
-        )
-    else:
-        start = f"offset: {header.last_offset}"
-    codec = _CODECS[header.codec_id] if header.codec_id < len(_CODECS) else f"unknown({header.codec_id})"
-    intact = has_valid_crc(batch, header._replace(position=0))
-    return (
-        f"{start} position: {position} {_time_label(header)}: {header.max_timestamp} "
-        f"size: {header.size_bytes} magic: {header.magic} compresscodec: {codec} "
-        f"crc: {header.crc} isvalid: {_boolean(intact)}"
-    )
-
-
-def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
-    line = "" if options.skip_record_metadata else _record_metadata(header, record)
-    if options.prints_data and not header.is_control:
-        key, payload = (options.decode or _decode_text)(record)
-        if key is not None:
-            line += f"{' ' if line else '| '}key: {key}"
-        if payload is not None:
-            line += f" payload: {payload}"
-    return line
-
-
-def _decode_text(record: Record) -> tuple[str | None, str | None]:
-    return _text_of(record.key), _text_of(record.value)
-
-
-def _text_of(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-def _record_metadata(header: BatchHeader, record: Record) -> str:
-    line = (
-        f"| offset: {record.offset} {_time_label(header)}: {record.timestamp} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
-    )
-    if header.magic >= 2:
-        names = ",".join(name for name, _ in record.headers)
-        line += f" sequence: {_sequence(header, record)} headerKeys: [{names}]"
-    return f"{line} {_marker(record)}" if header.is_control else line
-
-
-def _sequence(header: BatchHeader, record: Record) -> int:
-    if header.base_sequence == NO_SEQUENCE:
-        return NO_SEQUENCE
-    return advance_sequence(header.base_sequence, record.offset - header.base_offset)
-
-
-def _marker(record: Record) -> str:
-    try:
-        kind = read_control_type(record.key)
-        if kind in {ControlRecordType.ABORT, ControlRecordType.COMMIT}:
-            return f"endTxnMarker: {kind.name} coordinatorEpoch: {read_end_marker(record).coordinator_epoch}"
-    except BrokerError:
-        return "controlType: UNKNOWN(-1)"
-    return f"controlType: {kind.name}({kind.value})"
-
-
-def _time_label(header: BatchHeader) -> str:
-    return "NoTimestampType" if header.magic == 0 else header.timestamp_type.label
-
-
-def _size(data: bytes | None) -> int:
-    return -1 if data is None else len(data)
-
-
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
