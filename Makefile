@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml setup.py
 	@touch $@
 
 # The editable install builds the codec once; it is rebuilt when its source changes.
-$(CODEC): $(STAMP) $(wildcard src/odradek/records/_*.pyx src/odradek/records/_*.pxi src/odradek/records/_*.h)
+$(CODEC): $(STAMP) $(wildcard src/odradek/records/compiled/*.pyx src/odradek/records/compiled/*.pxd src/odradek/records/compiled/include/*.h)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 

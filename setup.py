@@ -1,20 +1,26 @@
-"""Build the one compiled part, the record codec; without a compiler the Python twin is used instead."""
+"""Build the compiled record codec; without a compiler the pure-Python codec is used instead."""
 
 import os
 from glob import glob
 
 from setuptools import Extension, setup
 
-RECORDS = "src/odradek/records"
-CODEC = Extension(
-    "odradek.records._codec",
-    [f"{RECORDS}/_codec.pyx"],
-    # Every file the C code is made from. A source distribution holds these, and a change rebuilds.
-    depends=sorted(path for suffix in ("pyx", "pxi", "h") for path in glob(f"{RECORDS}/_*.{suffix}")),
-    # No -march: one wheel runs everywhere, and the CRC instruction is looked for at run time.
-    extra_compile_args=["-O3"],
-    optional=True,
-)
+COMPILED = "src/odradek/records/compiled"
+MODULES = ("record_batch", "compaction", "producer", "consumer")
+# Shared declarations: in the source distribution, and a change rebuilds all modules.
+DECLARATIONS = sorted(glob(f"{COMPILED}/*.pxd") + glob(f"{COMPILED}/include/*.h"))
+
+
+def extension(module: str) -> Extension:
+    source = f"{COMPILED}/{module}.pyx"
+    return Extension(
+        f"odradek.records.compiled.{module}",
+        [source],
+        depends=[source, *DECLARATIONS],
+        # No -march: one wheel runs everywhere, and the CRC instruction is detected at run time.
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
 
 
 def extensions() -> list[Extension]:
@@ -22,7 +28,7 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    return cythonize([CODEC], language_level="3")
+    return cythonize([extension(module) for module in MODULES], language_level="3")
 
 
 setup(ext_modules=extensions())

@@ -33,7 +33,7 @@ Reader = Callable[[bytes, Look], int]
 
 
 def _write_odradek(rows: list[Row]) -> list[Any]:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
     sent = []
     batch = ProducerBatch("t", 0, BATCH_BYTES, 0)
@@ -47,7 +47,7 @@ def _write_odradek(rows: list[Row]) -> list[Any]:
 
 
 def _read_odradek(fetched: bytes, look: Look) -> int:
-    from odradek.records.codec import RecordReader
+    from odradek.records.client.consumer import RecordReader
 
     reader = RecordReader(fetched, "t", 0, 0)
     count = 0

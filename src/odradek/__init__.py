@@ -84,7 +84,8 @@ if TYPE_CHECKING:
         ResourceType,
         TimestampType,
     )
-    from odradek.records.codec import ConsumerRecord, Delivery
+    from odradek.records.client.consumer import ConsumerRecord
+    from odradek.records.client.producer import Delivery
 
 _EXPORTS = {
     "odradek.client.blocking.admin": ("Admin",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.model.client_errors import InvalidState
 
 if TYPE_CHECKING:
-    from odradek.records.codec import Columns
+    from odradek.records.layout import Columns
 
 
 def load_pyarrow() -> Any:

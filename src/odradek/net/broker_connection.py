@@ -36,7 +36,7 @@ from odradek.net.api_versions import (
 from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
-from odradek.records.codec import allocate_fetch_buffer
+from odradek.records.client.consumer import allocate_fetch_buffer
 from odradek.version import VERSION
 from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.messages.api_versions import ApiVersionsRequest

@@ -1,1 +1,1 @@
-"""Record batches: their bytes, their checks, their conversions. Nothing here reads a clock or a file."""
+"""Record batches, sans-IO: format, validation, conversion, compression, compaction, records of clients."""

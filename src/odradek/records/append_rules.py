@@ -1,6 +1,6 @@
-"""A topic's rules for records, the circumstances of one append, and the refusals that name records.
+"""Topic configs that apply to appended records, the context of one append, and per-record errors.
 
-Invariant: these are values; what they mean is decided in ``validation`` and ``legacy``.
+Values only; ``validation`` and ``conversion`` apply them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.records.layout import INT64_MAX, INT64_MIN, saturated
 
 
 class AppendOrigin(enum.Enum):
-    """Where an append comes from; only clients are held to what clients may write."""
+    """Origin of an append; some checks apply to clients only."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
@@ -24,7 +24,7 @@ class AppendOrigin(enum.Enum):
 
 
 class RecordValidationError(BrokerError):
-    """A batch refused for some of its records: index and reason of each, as Produce 8+ reports them."""
+    """Raised for invalid records of a batch; has index and message of each, as reported since Produce 8."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -33,7 +33,7 @@ class RecordValidationError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """A topic's settings as far as they decide about records. ``compression`` None keeps the producer's."""
+    """Topic configs used by record validation. ``compression`` None keeps the producer's codec."""
 
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = INT64_MAX
@@ -46,44 +46,46 @@ class AppendRules:
 
 
 class WorkLimits(NamedTuple):
-    """The most that checking one buffer may take where it is checked."""
+    """Limits on the work to validate or convert one buffer."""
 
     plain_bytes_max: int
-    """Size of a batch that is kept as it is."""
+    """Size of a batch that is validated in place."""
     converted_bytes_max: int
-    """Size of a batch or message set that is decompressed, recompressed or converted."""
+    """Size of a batch or message set that must be decompressed, recompressed or converted."""
     decompressed_bytes_max: int
     """Size of the records after decompression."""
 
 
 NO_LIMITS: Final = WorkLimits(INT64_MAX, INT64_MAX, INT64_MAX)
 EVENT_LOOP_LIMITS: Final = WorkLimits(2 << 20, 64 << 10, 512 << 10)
-"""About two milliseconds at most, for the slowest codec: the event loop serves others after that."""
+"""About two milliseconds of the event loop at most, for the slowest codec."""
 WORKER_LIMITS: Final = WorkLimits(INT64_MAX, INT64_MAX, 16 << 20)
-"""Enough for the batches of nearly all producers; larger ones are unpacked one at a time."""
+"""Enough for the batches of nearly all producers; larger ones are decompressed one at a time."""
 
 
 class WorkLimitExceeded(Exception):
-    """Raised when checking a buffer takes more than the given ``WorkLimits``; the buffer is unchanged."""
+    """Raised when a buffer needs more work than its ``WorkLimits``; the buffer is unchanged."""
 
 
-class RecordFault(NamedTuple):
-    """Why a record is refused, and the code its batch is refused with."""
+class RecordError(NamedTuple):
+    """Error of one record: the code its batch is rejected with, and the message."""
 
     code: ErrorCode
-    why: str
+    message: str
 
 
-KEYLESS: Final = RecordFault(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
-MARKED: Final = RecordFault(
-    ErrorCode.INVALID_TIMESTAMP, "a producer may not mark its records with append time"
+MISSING_KEY: Final = RecordError(ErrorCode.INVALID_RECORD, "record in a compacted topic must have a key")
+APPEND_TIME_SET: Final = RecordError(
+    ErrorCode.INVALID_TIMESTAMP, "timestamp type of a produced batch must be CreateTime, got LogAppendTime"
 )
-OTHER_MAGIC: Final = RecordFault(ErrorCode.INVALID_RECORD, "a message's magic is not that of its wrapper")
+MAGIC_MISMATCH: Final = RecordError(
+    ErrorCode.INVALID_RECORD, "magic of an inner message must equal that of its wrapper"
+)
 
 
 @dataclass(slots=True)
-class Append:
-    """One call's circumstances, passed as one."""
+class AppendContext:
+    """Arguments of one append."""
 
     next_offset: int
     leader_epoch: int
@@ -93,34 +95,34 @@ class Append:
     decompressed_bytes_max: int
 
     @property
-    def stamps(self) -> bool:
+    def uses_append_time(self) -> bool:
         return self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
-    def late(self, timestamp: int) -> RecordFault:
-        """The fault of a record whose timestamp is outside the window."""
-        earliest, latest = self.window
-        why = f"timestamp {timestamp} is not within {earliest} to {latest}"
-        return RecordFault(ErrorCode.INVALID_TIMESTAMP, why)
+    def timestamp_error(self, timestamp: int) -> RecordError:
+        """Return the error of a record whose timestamp is out of range."""
+        earliest, latest = self.timestamp_range
+        message = f"timestamp must be in {earliest}..{latest}, got {timestamp}"
+        return RecordError(ErrorCode.INVALID_TIMESTAMP, message)
 
     @property
-    def window(self) -> tuple[int, int]:
-        """Earliest and latest timestamp that a record may have."""
-        if self.stamps:
+    def timestamp_range(self) -> tuple[int, int]:
+        """Earliest and latest valid timestamp of a record."""
+        if self.uses_append_time:
             return INT64_MIN, INT64_MAX
         before, after = self.rules.timestamp_before_max_ms, self.rules.timestamp_after_max_ms
         return saturated(self.now_ms - before), saturated(self.now_ms + after)
 
 
-def record_errors(faults: list[tuple[int, RecordFault]]) -> RecordValidationError:
-    """The refusal of a batch for these records; one bad timestamp makes it INVALID_TIMESTAMP."""
-    codes = {fault.code for _, fault in faults}
-    bad_time = ErrorCode.INVALID_TIMESTAMP in codes
-    code = ErrorCode.INVALID_TIMESTAMP if bad_time else ErrorCode.INVALID_RECORD
-    index, first = faults[0]
-    message = f"{len(faults)} records are refused, the first at index {index}: {first.why}"
-    return RecordValidationError(code, message, [(index, fault.why) for index, fault in faults])
+def record_validation_error(errors: list[tuple[int, RecordError]]) -> RecordValidationError:
+    """Return the error of a batch with these invalid records: INVALID_TIMESTAMP if any is one."""
+    codes = {error.code for _, error in errors}
+    has_bad_timestamp = ErrorCode.INVALID_TIMESTAMP in codes
+    code = ErrorCode.INVALID_TIMESTAMP if has_bad_timestamp else ErrorCode.INVALID_RECORD
+    index, first = errors[0]
+    message = f"{len(errors)} invalid records, the first at index {index}: {first.message}"
+    return RecordValidationError(code, message, [(index, error.message) for index, error in errors])
 
 
-def refused(why: str) -> BrokerError:
-    """A batch that is not what a batch must be."""
-    return BrokerError(ErrorCode.INVALID_RECORD, why)
+def invalid_record(message: str) -> BrokerError:
+    """Return an INVALID_RECORD error."""
+    return BrokerError(ErrorCode.INVALID_RECORD, message)

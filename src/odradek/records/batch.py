@@ -1,7 +1,7 @@
-"""Making magic 2 batches, and the names of what is read from them.
+"""Builder of magic 2 batches.
 
-Invariant: a built batch passes its own leader's checks: right length, count, deltas, max timestamp and CRC.
-The layout is in ``layout``.
+Invariant: a built batch passes validation by the leader: length, count, deltas, max timestamp and CRC are
+right. See ``layout`` for the format.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from odradek.records.layout import (
     Record,
 )
 
-__all__ = ["BatchBuilder", "BatchHeader", "Headers", "Record", "seal"]
+__all__ = ["BatchBuilder", "BatchHeader", "Headers", "Record", "build_batch"]
 
 
-def seal(header: BatchHeader, records: bytes) -> bytes:
-    """Put a header before encoded (and compressed, if its attributes say so) records.
+def build_batch(header: BatchHeader, records: bytes) -> bytes:
+    """Join a header with encoded records (compressed, if its attributes say so).
 
-    Position, size, magic and CRC are set here, whatever the header has there.
+    Position, size, magic and CRC of the header are ignored and computed here.
     """
     fields = header._replace(size_bytes=BATCH_OVERHEAD + len(records) - LOG_OVERHEAD, magic=2, crc=0)[1:]
     head = bytearray(HEADER.pack(*fields))
@@ -51,10 +51,10 @@ class _Producer:
 
 
 class BatchBuilder:
-    """Gathers records and builds one magic 2 batch of them.
+    """Builds one magic 2 batch, record by record.
 
-    ``append_time_ms`` makes it a batch with append time; ``delete_horizon_ms`` takes the base timestamp's
-    place, as the cleaner needs; ``control`` and ``transactional`` set the bits.
+    ``append_time_ms`` sets the timestamp type LogAppendTime; ``delete_horizon_ms`` replaces the base
+    timestamp, as the cleaner needs; ``control`` and ``transactional`` set the attribute bits.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """The batch's size if built now without compression: an upper bound unless the data resists it."""
+        """Size of the uncompressed batch so far: an upper bound except for incompressible data."""
         return BATCH_OVERHEAD + self._buffer.size_bytes
 
     def append(
@@ -116,17 +116,19 @@ class BatchBuilder:
         *,
         offset: int | None = None,
     ) -> int:
-        """Add a record at the next offset, or at a given higher one; returns ``size_bytes``."""
+        """Add a record at the next offset, or at a higher ``offset``; return ``size_bytes``."""
         delta = -1 if offset is None else offset - self.base_offset
         if offset is not None and delta < 0:
-            raise LocalProtocolViolation(f"offset {offset} is below the batch's {self.base_offset}")
+            raise LocalProtocolViolation(
+                f"offset must be >= the base offset {self.base_offset}, got {offset}"
+            )
         return BATCH_OVERHEAD + self._buffer.append(timestamp, key, value, headers, delta)
 
     def build(self, *, last_offset: int | None = None) -> bytes:
-        """The batch's bytes; ``last_offset`` keeps a range that the last record no longer reaches."""
+        """Return the batch; ``last_offset`` sets an end of the offset range beyond the last record."""
         buffer = self._buffer
         if buffer.count == 0 and last_offset is None:
-            raise LocalProtocolViolation("a batch without records needs a last offset")
+            raise LocalProtocolViolation("an empty batch needs last_offset")
         last_delta = buffer.last_offset_delta if last_offset is None else last_offset - self.base_offset
         max_timestamp = buffer.max_timestamp if self._append_time_ms is None else self._append_time_ms
         header = BatchHeader(
@@ -145,4 +147,4 @@ class BatchBuilder:
             self._producer.sequence,
             buffer.count,
         )
-        return seal(header, compress(self._compression, buffer.records(), self._level))
+        return build_batch(header, compress(self._compression, buffer.records(), self._level))

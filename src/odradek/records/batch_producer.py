@@ -1,7 +1,7 @@
-"""Who wrote a batch, read from its header alone: for questions that come before the batch is checked.
+"""Producer of a batch, read from the header before the batch is validated.
 
-Invariant: nothing here trusts the bytes. What is no magic 2 batch was written by nobody known, and is refused
-by whoever checks it.
+Invariant: nothing here trusts the bytes. Anything but a magic 2 batch has no producer; validation rejects it
+later.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from odradek.ports.files import Buffer
 from odradek.records.layout import BATCH_OVERHEAD, MAGIC_POSITION, TRANSACTIONAL_BIT
 
 ATTRIBUTES_LOW_POSITION: Final = 22
-"""The lower byte of the attributes, which holds all bits that have a meaning."""
+"""Position of the low byte of the attributes, which holds all defined bits."""
 PRODUCER_POSITION: Final = 43
 _PRODUCER: Final = Struct(">qh")
 _MAGIC: Final = 2
 
 
 class BatchProducer(NamedTuple):
-    """A producer, as a batch names it."""
+    """Producer id and epoch of a batch."""
 
     producer_id: int
     producer_epoch: int
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Whether the first batch says that it is part of a transaction."""
+    """Return whether the first batch is transactional."""
     return (
         records is not None
         and len(records) >= BATCH_OVERHEAD
@@ -37,8 +37,8 @@ def is_transactional(records: Buffer | None) -> bool:
 
 
 def transactional_producer(records: Buffer | None) -> BatchProducer | None:
-    """The producer on whose behalf the first batch is part of a transaction, if one is."""
+    """Return the producer of the first batch if it is transactional."""
     if records is None or not is_transactional(records):
         return None
-    author = BatchProducer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
-    return author if author.producer_id >= 0 else None
+    producer = BatchProducer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    return producer if producer.producer_id >= 0 else None

@@ -1,8 +1,8 @@
-"""Transaction markers: the control batches that end a transaction in one partition.
+"""Control records: the markers that end a transaction in one partition.
 
 Invariant: a marker is one record in a control, transactional batch of the transaction's producer. Its key is
 int16 version, int16 type (0 abort, 1 commit); its value is int16 version, int32 coordinator epoch. Newer
-versions only add fields, so what follows is ignored.
+versions only add fields, so that trailing bytes are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VALUE: Final = Struct(">hi")
 
 
 class ControlRecordType(enum.IntEnum):
-    """What a control record says; readers pass over types they do not know."""
+    """Types of control records; readers skip unknown ones."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -37,7 +37,7 @@ class ControlRecordType(enum.IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of a transaction and the epoch of the coordinator that decided it."""
+    """Commit or abort of a transaction, and the epoch of its coordinator."""
 
     type: ControlRecordType
     coordinator_epoch: int
@@ -48,27 +48,31 @@ class EndTransactionMarker(NamedTuple):
 
 
 def read_control_type(key: bytes | None) -> ControlRecordType:
-    """The type in a control record's key; a key that is none is INVALID_RECORD."""
+    """Return the type in a control record's key; raise INVALID_RECORD for a malformed key."""
     if key is None or len(key) < _KEY.size:
-        raise BrokerError(ErrorCode.INVALID_RECORD, "a control record's key has less than 4 bytes")
+        raise BrokerError(ErrorCode.INVALID_RECORD, "key of a control record must have >= 4 bytes")
     version, kind = _KEY.unpack_from(key)
     if version < 0:
-        raise BrokerError(ErrorCode.INVALID_RECORD, f"a control record's key has version {version}")
+        raise BrokerError(
+            ErrorCode.INVALID_RECORD, f"version of a control record's key must be >= 0, got {version}"
+        )
     return ControlRecordType(kind)
 
 
 def read_end_marker(record: Record) -> EndTransactionMarker:
-    """The marker in a control record; anything but a commit or an abort is INVALID_RECORD."""
+    """Return the marker in a control record; raise INVALID_RECORD for anything but commit and abort."""
     kind = read_control_type(record.key)
     if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         raise BrokerError(
-            ErrorCode.INVALID_RECORD, f"a control record of type {kind.name} ends no transaction"
+            ErrorCode.INVALID_RECORD, f"type of a transaction marker must be COMMIT or ABORT, got {kind.name}"
         )
     if record.value is None or len(record.value) < _VALUE.size:
-        raise BrokerError(ErrorCode.INVALID_RECORD, "a transaction marker's value has less than 6 bytes")
+        raise BrokerError(ErrorCode.INVALID_RECORD, "value of a transaction marker must have >= 6 bytes")
     version, coordinator_epoch = _VALUE.unpack_from(record.value)
     if version < 0:
-        raise BrokerError(ErrorCode.INVALID_RECORD, f"a transaction marker has version {version}")
+        raise BrokerError(
+            ErrorCode.INVALID_RECORD, f"version of a transaction marker must be >= 0, got {version}"
+        )
     return EndTransactionMarker(kind, coordinator_epoch)
 
 
@@ -81,7 +85,7 @@ def build_end_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a producer's transaction."""
+    """Build the batch that ends a producer's transaction."""
     builder = BatchBuilder(
         base_offset,
         leader_epoch=leader_epoch,

@@ -1,10 +1,10 @@
-"""Messages of magic 0 and 1, alone or wrapped: reading and writing their bytes.
+"""Messages of magic 0 and 1, single or wrapped: decoding and encoding.
 
-Invariant: what is read has a right CRC-32, or is refused with CORRUPT_MESSAGE. A compressed set is one
-message, the wrapper, whose value holds the compressed inner messages. Offsets of inner messages are absolute
-in magic 0; in magic 1 they count from the set's start, and the wrapper has the last one's absolute offset (or
-0, when a producer did not care). A magic 1 wrapper with append time gives that time to all inside; otherwise
-inner messages keep theirs and the wrapper carries the largest. The layout is in ``layout``.
+Invariant: the CRC-32 of every decoded message is checked (CORRUPT_MESSAGE). A compressed set is one message,
+the wrapper, whose value holds the compressed inner messages. Offsets of inner messages are absolute in magic
+0; in magic 1 they are relative to the start of the set, and the wrapper has the absolute offset of the last
+one (or 0 from some producers). A magic 1 wrapper with LogAppendTime sets the timestamp of all inner messages;
+otherwise inner messages keep theirs and the wrapper has the largest. See ``layout`` for the format.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _INT64 = Struct(">q")
 
 
 class Message(NamedTuple):
-    """A record and the magic it was written in, which a wrapper's reader must compare with the wrapper's."""
+    """A record and the magic of its message, which must equal that of the wrapper."""
 
     magic: int
     record: Record
 
 
-class _Parsed(NamedTuple):
+class _ParsedMessage(NamedTuple):
     magic: int
     attributes: int
     timestamp: int
@@ -48,9 +48,9 @@ class _Parsed(NamedTuple):
 
 
 def read_message(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Iterator[Message]:
-    """The records of one message: itself, or what it wraps, decompressed into at most ``bytes_max``.
+    """Yield the record of a message, or of its inner messages, decompressed to at most ``bytes_max``.
 
-    They come one by one, so that a set of millions of small messages never exists as objects.
+    Lazy, so that a set of millions of small messages is never held as objects.
     """
     outer = _parse(memoryview(buffer)[header.position + LOG_OVERHEAD : header.end_position])
     if outer.attributes & CODEC_MASK:
@@ -59,24 +59,26 @@ def read_message(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Iterato
         yield _message(header.base_offset, outer.timestamp, outer)
 
 
-def _read_wrapped(outer: _Parsed, last_offset: int, bytes_max: int) -> Iterator[Message]:
+def _read_wrapped(outer: _ParsedMessage, last_offset: int, bytes_max: int) -> Iterator[Message]:
     codec_id = outer.attributes & CODEC_MASK
     if codec_id == Compression.ZSTD:
-        raise _refused(f"zstd came after magic {outer.magic}")
+        raise _invalid(f"magic {outer.magic} does not support zstd")
     if outer.value is None:
-        raise _refused("a wrapper message has no value")
+        raise _invalid("value of a wrapper message must not be null")
     content = decompress(codec_id, outer.value, bytes_max, magic=outer.magic)
     last_inner = _last_offset(content)
     first_offset = 0
     if outer.magic == 1 and last_offset != 0:
         first_offset = last_offset - last_inner
         if first_offset < 0:
-            raise _refused(f"wrapper offset {last_offset} is below its last message's {last_inner}")
+            raise _invalid(
+                f"offset of a wrapper must be >= {last_inner}, that of its last message, got {last_offset}"
+            )
     append_time = outer.magic == 1 and outer.attributes & APPEND_TIME_BIT
     for offset, inner in _split(content):
         parsed = _parse(inner)
         if parsed.attributes & CODEC_MASK:
-            raise _refused("a message inside a compressed set is itself compressed")
+            raise _invalid("inner messages of a compressed set must not be compressed")
         timestamp = outer.timestamp if append_time and parsed.magic == 1 else parsed.timestamp
         yield _message(first_offset + offset, timestamp, parsed)
 
@@ -86,17 +88,17 @@ def _last_offset(content: memoryview) -> int:
     for offset, _ in _split(content):
         last = offset
     if last is None:
-        raise _refused("a wrapper message is empty")
+        raise _invalid("a wrapper message must not be empty")
     return last
 
 
 def _split(content: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Cut a wrapper's content into messages; a cut-off last one is left out, as it always was."""
+    """Split the content of a wrapper into messages; an incomplete last one is ignored, as in Kafka."""
     position, end = 0, len(content)
     while end - position >= LOG_OVERHEAD:
         offset, size = _OFFSET_AND_SIZE.unpack_from(content, position)
         if size < MESSAGE_OVERHEAD_0:
-            raise _corrupt(f"an inner message of {size} bytes is smaller than any can be")
+            raise _corrupt(f"size of an inner message must be >= {MESSAGE_OVERHEAD_0}, got {size}")
         position += LOG_OVERHEAD
         if size > end - position:
             break
@@ -104,69 +106,71 @@ def _split(content: memoryview) -> Iterator[tuple[int, memoryview]]:
         position += size
 
 
-def _parse(message: memoryview) -> _Parsed:
-    """Read one message from its CRC on."""
+def _parse(message: memoryview) -> _ParsedMessage:
+    """Parse one message, starting at its CRC."""
     if zlib.crc32(message[4:]) != int.from_bytes(message[:4], "big"):
-        raise _corrupt("a message's CRC is not that of its bytes")
+        raise _corrupt("CRC of a message does not match its bytes")
     magic, attributes = message[4], message[5]
     if magic > 1:
-        raise _refused(f"a message of magic {magic} among older ones")
+        raise _invalid(f"magic of a message must be 0 or 1, got {magic}")
     position, timestamp = 6, -1
     if magic == 1:
         if len(message) < 22:
-            raise _corrupt(f"{len(message)} bytes are less than a magic 1 message's 22")
+            raise _corrupt(f"size of a magic 1 message must be >= 22, got {len(message)}")
         (timestamp,) = _INT64.unpack_from(message, 6)
         position = 14
     key, position = _sized(message, position)
     value, _ = _sized(message, position)
-    return _Parsed(magic, attributes, timestamp, None if key is None else bytes(key), value)
+    return _ParsedMessage(magic, attributes, timestamp, None if key is None else bytes(key), value)
 
 
 def _sized(message: memoryview, position: int) -> tuple[memoryview | None, int]:
     if len(message) - position < 4:
-        raise _refused("a message ends before its fields do")
+        raise _invalid("message ends within its fields")
     (size,) = _INT32.unpack_from(message, position)
     position += 4
     if size < 0:
         return None, position
     if size > len(message) - position:
-        raise _refused("a field of a message reaches past its end")
+        raise _invalid("field of a message exceeds the message")
     return message[position : position + size], position + size
 
 
-def _message(offset: int, timestamp: int, parsed: _Parsed) -> Message:
+def _message(offset: int, timestamp: int, parsed: _ParsedMessage) -> Message:
     value = None if parsed.value is None else bytes(parsed.value)
     return Message(parsed.magic, Record(offset, timestamp, parsed.key, value))
 
 
-def _refused(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_RECORD, why)
+def _invalid(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_RECORD, message)
 
 
-def _corrupt(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.CORRUPT_MESSAGE, why)
+def _corrupt(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def write_message_set(
     records: Sequence[Record], magic: int, codec: Compression, append_time_ms: int | None = None
 ) -> bytes:
-    """Write records as messages, wrapped in one if ``codec`` compresses; headers have no place and go.
+    """Encode records as messages, in a wrapper if ``codec`` compresses; record headers are dropped.
 
-    With ``append_time_ms`` all messages carry that time and its mark (magic 1).
+    With ``append_time_ms`` all messages have that timestamp and type LogAppendTime (magic 1).
     """
     wrapped = codec is not Compression.NONE
     first_offset = records[0].offset if wrapped and magic == 1 else 0
     bits = 0 if append_time_ms is None or magic == 0 else APPEND_TIME_BIT
     out = bytearray()
-    newest = -1
+    max_timestamp = -1
     for record in records:
-        # Messages have no times before the epoch; such a record has none here.
+        # Messages have no timestamps before the epoch: such records get none.
         timestamp = max(record.timestamp, -1) if append_time_ms is None else append_time_ms
-        newest = max(newest, timestamp)
+        max_timestamp = max(max_timestamp, timestamp)
         out += _write(record.offset - first_offset, magic, bits, timestamp, record.key, record.value)
     if not wrapped:
         return bytes(out)
-    return _write(records[-1].offset, magic, bits | codec, newest, None, compress(codec, out, magic=magic))
+    return _write(
+        records[-1].offset, magic, bits | codec, max_timestamp, None, compress(codec, out, magic=magic)
+    )
 
 
 def _write(

@@ -1,16 +1,15 @@
-"""What a leader does with a produced buffer: check it, give it offsets, convert it if it must be.
+"""Validation of produced records by the leader: checks, offset assignment, conversion.
 
-Invariant: what ``validate_and_assign_offsets`` returns is magic 2, whole, checksummed, with consecutive
-offsets from
-``next_offset`` and a max timestamp that is true. The order of the checks and the error codes are those of
-Kafka 3.9's produce path. Where Kafka lets a fault through that readers would stumble over, or answers with
-UNKNOWN_SERVER_ERROR, this is stricter or clearer:
+Invariant: ``validate_and_assign_offsets`` returns a complete magic 2 batch with a valid CRC, consecutive
+offsets from ``next_offset`` and the right max timestamp. The order of the checks and the error codes are
+those of Kafka 3.9's produce path. Where Kafka accepts a batch that readers fail on, or returns
+UNKNOWN_SERVER_ERROR, this is stricter or more specific:
 
-- a record's size must be that of its fields, in compressed batches too: INVALID_RECORD;
+- the size of a record must match its fields, in compressed batches too: INVALID_RECORD;
 - offset deltas that are not 0, 1, 2 and so on: INVALID_RECORD;
 - transactional without producer id, or producer id with a negative epoch: INVALID_RECORD;
-- bytes that cannot be decompressed: INVALID_RECORD; too many decompressed: MESSAGE_TOO_LARGE;
-- a codec id without meaning: UNSUPPORTED_COMPRESSION_TYPE; a header cut short: CORRUPT_MESSAGE.
+- records that cannot be decompressed: INVALID_RECORD; too large decompressed: MESSAGE_TOO_LARGE;
+- an unknown codec id: UNSUPPORTED_COMPRESSION_TYPE; a truncated header: CORRUPT_MESSAGE.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import Compression
 from odradek.records import codec
 from odradek.records.append_rules import (
-    KEYLESS,
-    MARKED,
+    APPEND_TIME_SET,
+    MISSING_KEY,
     NO_LIMITS,
-    Append,
+    AppendContext,
     AppendOrigin,
     AppendRules,
     RecordValidationError,
     WorkLimitExceeded,
     WorkLimits,
-    record_errors,
-    refused,
+    invalid_record,
+    record_validation_error,
 )
-from odradek.records.batch import seal
+from odradek.records.batch import build_batch
 from odradek.records.compression import DecompressedTooLarge, compress, decompress
 from odradek.records.conversion import up_convert
 from odradek.records.layout import (
@@ -43,13 +42,13 @@ from odradek.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
-    KNOWN_BITS,
+    DEFINED_ATTRIBUTES,
     LOG_OVERHEAD,
     MAGIC_POSITION,
-    RECORD_FAULTS_MAX,
+    RECORD_ERRORS_MAX,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Walked,
+    RecordScan,
 )
 
 __all__ = [
@@ -71,10 +70,10 @@ _ZSTD_SINCE: Final = 7
 
 
 class ValidatedRecords:
-    """Bytes ready for the log and what they hold. Without records all numbers are -1 or 0.
+    """Validated bytes to append, and their summary. Without records all numbers are -1 or 0.
 
-    ``data`` is usually the buffer that came in, patched in place. ``offset_of_max_timestamp`` is the last
-    offset of the batch that has the newest record, as the time index keeps it.
+    ``data`` is usually the received buffer, patched in place. ``offset_of_max_timestamp`` is the last offset
+    of the batch with the max timestamp, as the time index stores it.
     """
 
     __slots__ = (
@@ -120,16 +119,16 @@ def validate_and_assign_offsets(
     produce_version: int = PRODUCE_VERSION_LATEST,
     limits: WorkLimits = NO_LIMITS,
 ) -> ValidatedRecords:
-    """Check a buffer and make it ready to be appended at ``next_offset``.
+    """Validate a buffer and assign offsets from ``next_offset``.
 
-    A writable buffer is patched in place where possible, and belongs to the result; on a refusal
-    (``BrokerError``, or ``RecordValidationError`` when records are to blame) it is unchanged, as it is on
-    ``WorkLimitExceeded``. A Produce below 3 may hold messages of magic 0 and 1, or nothing.
+    A writable buffer is patched in place where possible, and then belongs to the result. It is unchanged
+    after an error: ``BrokerError``, ``RecordValidationError`` for invalid records, or ``WorkLimitExceeded``.
+    Produce requests below version 3 may have messages of magic 0 and 1, or no records.
     """
     if len(buffer) > limits.plain_bytes_max:
         raise WorkLimitExceeded
     if not rules.compression:
-        header = codec.accept_in_place(
+        header = codec.validate_in_place(
             buffer,
             next_offset,
             leader_epoch,
@@ -142,41 +141,45 @@ def validate_and_assign_offsets(
             origin is AppendOrigin.CLIENT,
         )
         if header is not None:
-            return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
+            return _result(buffer, header, now_ms if rules.timestamp_type else -1)
     if len(buffer) > limits.converted_bytes_max:
         raise WorkLimitExceeded
-    unpacked_max = min(rules.decompressed_bytes_max, limits.decompressed_bytes_max)
-    append = Append(next_offset, leader_epoch, now_ms, rules, origin, unpacked_max)
+    decompressed_bytes_max = min(rules.decompressed_bytes_max, limits.decompressed_bytes_max)
+    append = AppendContext(next_offset, leader_epoch, now_ms, rules, origin, decompressed_bytes_max)
     try:
-        return _accept_worked(buffer, append, produce_version)
+        return _validate_with_conversion(buffer, append, produce_version)
     except DecompressedTooLarge:
-        if unpacked_max < rules.decompressed_bytes_max:
+        if decompressed_bytes_max < rules.decompressed_bytes_max:
             raise WorkLimitExceeded from None
         raise
 
 
 def reassign_offsets(validated: ValidatedRecords, next_offset: int, leader_epoch: int) -> ValidatedRecords:
-    """Move an validated batch to the offset and leader epoch that it is appended with after all."""
+    """Change offsets and leader epoch of a validated batch to those it is appended with."""
     if not validated.headers:
         return validated
     data = memoryview(validated.data)
     if data.readonly:
         data = memoryview(bytearray(data))
-    codec.place(data, 0, next_offset, leader_epoch)
-    return _placed(data, codec.read_headers(data)[0], validated.append_time_ms)
+    codec.assign_offset(data, 0, next_offset, leader_epoch)
+    return _result(data, codec.read_headers(data)[0], validated.append_time_ms)
 
 
-def _accept_worked(buffer: codec.Buffer, append: Append, produce_version: int) -> ValidatedRecords:
-    """Accept what cannot be taken as it is, or is at fault."""
+def _validate_with_conversion(
+    buffer: codec.Buffer, append: AppendContext, produce_version: int
+) -> ValidatedRecords:
+    """Validate a buffer that is invalid or cannot be taken uncompressed as it is."""
     if produce_version >= _ZSTD_SINCE:
-        header = _accept_compressed(buffer, append, produce_version)
+        header = _validate_compressed_in_place(buffer, append, produce_version)
         if header is not None:
-            return _placed(buffer, header, append.now_ms if append.stamps else -1)
-    return _accept_any(memoryview(buffer), append, produce_version)
+            return _result(buffer, header, append.now_ms if append.uses_append_time else -1)
+    return _validate_any(memoryview(buffer), append, produce_version)
 
 
-def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: int) -> BatchHeader | None:
-    """Try the usual case for a compressed batch; ``None`` leaves it untouched, to the long way."""
+def _validate_compressed_in_place(
+    buffer: codec.Buffer, append: AppendContext, produce_version: int
+) -> BatchHeader | None:
+    """Validate a compressed batch in the usual case; ``None``, and no change, in any other."""
     rules, size = append.rules, len(buffer)
     if not BATCH_OVERHEAD <= size <= rules.message_bytes_max or buffer[MAGIC_POSITION] != 2:
         return None
@@ -189,10 +192,10 @@ def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: in
     try:
         records = decompress(codec_id, view[BATCH_OVERHEAD:], append.decompressed_bytes_max)
     except BrokerError:
-        # Nothing is decompressed twice; but a fault that shows without decompressing goes first.
-        _check_batch(_read_checked(view, append, produce_version)[0], append.origin)
+        # Errors outside the records take precedence; nothing is decompressed twice.
+        _check_batch(_read_checked_headers(view, append, produce_version)[0], append.origin)
         raise
-    return codec.accept_in_place(
+    return codec.validate_in_place(
         buffer,
         append.next_offset,
         append.leader_epoch,
@@ -207,38 +210,38 @@ def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: in
     )
 
 
-def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> ValidatedRecords:
-    last_offset, newest = header[1] + header[7], header[9]
+def _result(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> ValidatedRecords:
+    last_offset, max_timestamp = header[1] + header[7], header[9]
     return ValidatedRecords(
         data,
         [header],
         header[1],
         last_offset,
-        newest,
-        last_offset if newest != -1 else -1,
+        max_timestamp,
+        last_offset if max_timestamp != -1 else -1,
         append_time_ms,
         header[13],
     )
 
 
-def _accept_any(view: memoryview, append: Append, produce_version: int) -> ValidatedRecords:
-    headers = _read_checked(view, append, produce_version)
+def _validate_any(view: memoryview, append: AppendContext, produce_version: int) -> ValidatedRecords:
+    headers = _read_checked_headers(view, append, produce_version)
     if not headers:
         return ValidatedRecords(b"", [], -1, -1, -1, -1, -1, 0)
     if headers[0].magic == 2:
-        return _accept_batch(view, headers[0], append)
-    return _converted(up_convert(view, headers, append), append)
+        return _validate_batch(view, headers[0], append)
+    return _rebuilt_result(up_convert(view, headers, append), append)
 
 
-def _read_checked(view: memoryview, append: Append, produce_version: int) -> list[BatchHeader]:
-    """The headers of a buffer in which all is well that shows without a look at the records."""
+def _read_checked_headers(view: memoryview, append: AppendContext, produce_version: int) -> list[BatchHeader]:
+    """Return the headers after all checks that do not look at the records."""
     headers = codec.read_headers(view)
     _check_request(headers, produce_version)
     for header in headers:
-        _check_outside(view, header, append)
+        _check_header(view, header, append)
     compressed = any(header.codec_id for header in headers)
     if len(headers) > 1 and (headers[0].magic == 2 or compressed):
-        raise refused("more than one batch where only one may be")
+        raise invalid_record(f"buffer must have one batch, got {len(headers)}")
     return headers
 
 
@@ -246,132 +249,153 @@ def _check_request(headers: Sequence[BatchHeader], produce_version: int) -> None
     if produce_version < _ONE_BATCH_SINCE:
         return
     if not headers:
-        raise refused("a produce request needs one record batch per partition")
+        raise invalid_record("produce request must have one record batch per partition, got none")
     if headers[0].magic != 2:
-        raise refused(f"Produce {produce_version} takes record batches of magic 2, not {headers[0].magic}")
+        raise invalid_record(f"magic must be 2 in Produce {produce_version}, got {headers[0].magic}")
     if produce_version < _ZSTD_SINCE and headers[0].codec_id == Compression.ZSTD:
         raise BrokerError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce {produce_version} does not know zstd"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce >= {_ZSTD_SINCE}, got {produce_version}",
         )
     if len(headers) > 1:
-        raise refused(f"a produce request takes one record batch per partition, not {len(headers)}")
+        raise invalid_record(f"produce request must have one record batch per partition, got {len(headers)}")
 
 
-def _check_outside(view: memoryview, header: BatchHeader, append: Append) -> None:
-    """What can be said of a batch or message without looking at its records."""
+def _check_header(view: memoryview, header: BatchHeader, append: AppendContext) -> None:
     if header.magic == 2 and append.origin is AppendOrigin.CLIENT and header.base_offset != 0:
-        raise refused(f"a produced batch starts at offset 0, not {header.base_offset}")
+        raise invalid_record(f"base offset of a produced batch must be 0, got {header.base_offset}")
     _check_size(header.size_bytes, append.rules)
     if not codec.has_valid_crc(view, header):
-        raise BrokerError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch's bytes are not those of its CRC {header.crc}"
-        )
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"CRC {header.crc} of a batch does not match its bytes")
     if header.codec_id > Compression.ZSTD:
-        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has id {header.codec_id}")
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec id {header.codec_id}"
+        )
 
 
 def _check_size(size_bytes: int, rules: AppendRules) -> None:
     if size_bytes > rules.message_bytes_max:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {size_bytes} bytes, where max.message.bytes allows {rules.message_bytes_max}",
+            f"batch must have <= {rules.message_bytes_max} bytes (max.message.bytes), got {size_bytes}",
         )
 
 
-def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> ValidatedRecords:
+def _validate_batch(view: memoryview, header: BatchHeader, append: AppendContext) -> ValidatedRecords:
     _check_batch(header, append.origin)
-    records = codec.records_of(view, header, append.decompressed_bytes_max)
-    walked = _walk(records, header, append)
-    if not walked.consecutive:
-        raise refused("offset deltas that are not 0, 1, 2 and so on")
-    if _keeps_codec(header, append.rules):
-        return _place(view, header, walked.max_timestamp, append)
-    return _recompress(records, header, walked.max_timestamp, append)
+    records = codec.batch_records(view, header, append.decompressed_bytes_max)
+    scan = _validate_records(records, header, append)
+    if not scan.consecutive:
+        raise invalid_record("offset deltas must be 0, 1, 2, ...")
+    if _keeps_compression(header, append.rules):
+        return _assign_in_header(view, header, scan.max_timestamp, append)
+    return _recompress(records, header, scan.max_timestamp, append)
 
 
 def _check_batch(header: BatchHeader, origin: AppendOrigin) -> None:
     if header.last_offset_delta < 0 or header.count <= 0 or header.last_offset_delta + 1 != header.count:
-        raise refused(f"{header.count} records over offsets 0 to {header.last_offset_delta}")
+        raise invalid_record(
+            f"last offset delta must be count - 1, got {header.last_offset_delta} for {header.count} records"
+        )
     if origin is not AppendOrigin.CLIENT:
         return
     if header.is_control:
-        raise refused("clients may not write control batches")
+        raise invalid_record("clients must not write control batches")
     if header.has_producer_id and header.base_sequence < 0:
-        raise refused(f"producer {header.producer_id} with sequence {header.base_sequence}")
+        raise invalid_record(
+            f"base sequence of producer {header.producer_id} must be >= 0, got {header.base_sequence}"
+        )
     if header.has_producer_id and header.producer_epoch < 0:
-        raise refused(f"producer {header.producer_id} with epoch {header.producer_epoch}")
+        raise invalid_record(
+            f"epoch of producer {header.producer_id} must be >= 0, got {header.producer_epoch}"
+        )
     if header.is_transactional and not header.has_producer_id:
-        raise refused("a transactional batch without a producer id")
+        raise invalid_record("transactional batch must have a producer id")
 
 
-def _walk(records: memoryview, header: BatchHeader, append: Append) -> Walked:
-    marked = bool(header.attributes & APPEND_TIME_BIT)
-    timestamp = header.max_timestamp if marked else header.base_timestamp
+def _validate_records(records: memoryview, header: BatchHeader, append: AppendContext) -> RecordScan:
+    has_append_time = bool(header.attributes & APPEND_TIME_BIT)
+    timestamp = header.max_timestamp if has_append_time else header.base_timestamp
     compacted = append.rules.compacted
-    walked = codec.walk(
-        records, header.count, timestamp, marked, *append.window, compacted, RECORD_FAULTS_MAX
+    scan = codec.scan_records(
+        records,
+        header.count,
+        timestamp,
+        has_append_time,
+        *append.timestamp_range,
+        compacted,
+        RECORD_ERRORS_MAX,
     )
-    if marked and (append.stamps or timestamp == -1):
-        keyless = {fault.record_index for fault in walked.faults if fault.keyless}
-        listed = range(min(header.count, RECORD_FAULTS_MAX))
-        raise record_errors([(index, KEYLESS if index in keyless else MARKED) for index in listed])
-    if walked.faults:
-        raise record_errors(
+    if has_append_time and (append.uses_append_time or timestamp == -1):
+        keyless = {record.record_index for record in scan.invalid if record.keyless}
+        indices = range(min(header.count, RECORD_ERRORS_MAX))
+        raise record_validation_error(
+            [(index, MISSING_KEY if index in keyless else APPEND_TIME_SET) for index in indices]
+        )
+    if scan.invalid:
+        raise record_validation_error(
             [
-                (found.record_index, KEYLESS if found.keyless else append.late(found.timestamp))
-                for found in walked.faults
+                (
+                    record.record_index,
+                    MISSING_KEY if record.keyless else append.timestamp_error(record.timestamp),
+                )
+                for record in scan.invalid
             ]
         )
-    return walked
+    return scan
 
 
-def _keeps_codec(header: BatchHeader, rules: AppendRules) -> bool:
+def _keeps_compression(header: BatchHeader, rules: AppendRules) -> bool:
     if header.is_control and not header.codec_id:
-        return True  # markers are not worth compressing
+        return True  # markers stay uncompressed
     return rules.compression is None or rules.compression == header.codec_id
 
 
-def _place(view: memoryview, header: BatchHeader, max_timestamp: int, append: Append) -> ValidatedRecords:
-    """Give a batch its place by patching its header."""
+def _assign_in_header(
+    view: memoryview, header: BatchHeader, max_timestamp: int, append: AppendContext
+) -> ValidatedRecords:
+    """Assign offsets and timestamps by patching the header."""
     data = view[header.position : header.end_position]
     if data.readonly:
         data = memoryview(bytearray(data))
-    codec.place(data, 0, append.next_offset, append.leader_epoch)
-    stamped = append.now_ms if append.stamps else max_timestamp
-    attributes = header.attributes & ~APPEND_TIME_BIT | (APPEND_TIME_BIT if append.stamps else 0)
-    if attributes != header.attributes or stamped != header.max_timestamp:
-        codec.stamp(data, 0, header.size_bytes, attributes & KNOWN_BITS, stamped)
-    return _placed(data, codec.read_headers(data)[0], append.now_ms if append.stamps else -1)
+    codec.assign_offset(data, 0, append.next_offset, append.leader_epoch)
+    new_max_timestamp = append.now_ms if append.uses_append_time else max_timestamp
+    attributes = header.attributes & ~APPEND_TIME_BIT | (APPEND_TIME_BIT if append.uses_append_time else 0)
+    if attributes != header.attributes or new_max_timestamp != header.max_timestamp:
+        codec.set_max_timestamp(
+            data, 0, header.size_bytes, attributes & DEFINED_ATTRIBUTES, new_max_timestamp
+        )
+    return _result(data, codec.read_headers(data)[0], append.now_ms if append.uses_append_time else -1)
 
 
 def _recompress(
-    records: memoryview, header: BatchHeader, max_timestamp: int, append: Append
+    records: memoryview, header: BatchHeader, max_timestamp: int, append: AppendContext
 ) -> ValidatedRecords:
-    """Put the same records into a batch with the codec that the topic wants."""
+    """Rebuild the batch with the topic's compression type."""
     target = append.rules.compression or Compression.NONE
     bits = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | target
-    made = seal(
+    batch = build_batch(
         header._replace(
             base_offset=append.next_offset,
             leader_epoch=append.leader_epoch,
-            attributes=bits | (APPEND_TIME_BIT if append.stamps else 0),
-            max_timestamp=append.now_ms if append.stamps else max_timestamp,
+            attributes=bits | (APPEND_TIME_BIT if append.uses_append_time else 0),
+            max_timestamp=append.now_ms if append.uses_append_time else max_timestamp,
         ),
         compress(target, records, append.rules.compression_level),
     )
-    return _converted(made, append)
+    return _rebuilt_result(batch, append)
 
 
-def _converted(made: bytes, append: Append) -> ValidatedRecords:
-    _check_size(len(made), append.rules)
-    return _placed(made, codec.read_headers(made)[0], append.now_ms if append.stamps else -1)
+def _rebuilt_result(batch: bytes, append: AppendContext) -> ValidatedRecords:
+    _check_size(len(batch), append.rules)
+    return _result(batch, codec.read_headers(batch)[0], append.now_ms if append.uses_append_time else -1)
 
 
 def validate_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[BatchHeader]:
-    """What a follower checks before it appends what its leader sent: whole, intact, in order.
+    """Check the CRCs and the offset order of fetched batches before a follower appends them.
 
     The list ends before the first batch of a newer leader epoch than the follower knows: such a batch was
-    written after the answering leader was replaced, and will be fetched again from its successor.
+    written after the fetched leader was replaced, and will be fetched from its successor.
     """
     headers = []
     last_offset = -1
@@ -380,12 +404,13 @@ def validate_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[Batc
             break
         if not codec.has_valid_crc(buffer, header):
             raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE, f"a replicated batch at {header.base_offset} is corrupt"
+                ErrorCode.CORRUPT_MESSAGE,
+                f"CRC of the replicated batch at offset {header.base_offset} does not match its bytes",
             )
         if header.base_offset <= last_offset:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"offset {header.base_offset} follows {last_offset} in replicated data",
+                f"base offset of a replicated batch must be > {last_offset}, got {header.base_offset}",
             )
         last_offset = header.last_offset
         headers.append(header)

@@ -1,4 +1,4 @@
-"""XXH32 with seed 0, as LZ4 frame headers need it: over a handful of bytes, so plain Python will do."""
+"""XXH32 with seed 0 for LZ4 frame headers, which have a few bytes only."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ def _rotate(value: int, by: int) -> int:
 
 
 def xxh32(data: bytes) -> int:
-    """The 32-bit hash of ``data``."""
+    """Return the 32-bit hash of ``data``."""
     lanes = [_PRIME_1 + _PRIME_2, _PRIME_2, 0, -_PRIME_1]
     position = 0
     while len(data) - position >= 16:

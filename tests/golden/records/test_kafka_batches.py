@@ -1,4 +1,4 @@
-"""Batches and verdicts of Kafka 3.9.1 itself: ours must read, write and judge alike."""
+"""Encoding, decoding and validation of batches equal Kafka 3.9.1."""
 
 from pathlib import Path
 
@@ -53,33 +53,33 @@ def expected(name: str, base_offset: int = 100) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_kafkas_records_are_read(name: str) -> None:
+def test_records_of_kafka_are_decoded(name: str) -> None:
     assert codec.decode(BATCHES[name]) == expected(name)
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_kafkas_checksums_hold(name: str) -> None:
+def test_crcs_of_kafka_are_valid(name: str) -> None:
     headers = codec.read_headers(BATCHES[name])
     assert headers
     assert all(codec.has_valid_crc(BATCHES[name], header) for header in headers)
     assert headers[-1].end_position == len(BATCHES[name])
 
 
-def test_uncompressed_batches_are_written_byte_for_byte_alike() -> None:
+def test_uncompressed_batches_are_encoded_equally() -> None:
     for name, append_time in (("CreateTime", None), ("LogAppendTime", T + 1000)):
         builder = BatchBuilder(100, leader_epoch=5, append_time_ms=append_time)
         fill(builder)
         assert builder.build() == BATCHES[f"magic2-none-{name}"]
 
 
-def test_uncompressed_messages_are_written_byte_for_byte_alike() -> None:
+def test_uncompressed_messages_are_encoded_equally() -> None:
     for name in ("magic0-none-CreateTime", "magic1-none-CreateTime", "magic1-none-LogAppendTime"):
         append_time = T + 1000 if name.endswith("LogAppendTime") else None
         written = write_message_set(expected(name), int(name[5]), Compression.NONE, append_time)
         assert written == BATCHES[name]
 
 
-def test_producer_fields_are_written_alike() -> None:
+def test_producer_fields_are_encoded_equally() -> None:
     builder = BatchBuilder(producer_id=4242, producer_epoch=3, base_sequence=17)
     fill(builder)
     assert builder.build() == BATCHES["idempotent"]
@@ -95,7 +95,7 @@ def fill(builder: BatchBuilder) -> None:
 
 
 @pytest.mark.parametrize("kind", [ControlRecordType.COMMIT, ControlRecordType.ABORT])
-def test_transaction_markers_are_written_and_read_alike(kind: ControlRecordType) -> None:
+def test_transaction_markers_are_encoded_and_decoded_equally(kind: ControlRecordType) -> None:
     golden = BATCHES[f"marker-{kind.name}"]
     marker = EndTransactionMarker(kind, 9)
     built = build_end_marker(
@@ -109,24 +109,24 @@ def test_transaction_markers_are_written_and_read_alike(kind: ControlRecordType)
 
 
 @pytest.mark.parametrize("name", [name for name in BATCHES if name.startswith("down")])
-def test_down_conversion_gives_what_kafka_gives(name: str) -> None:
+def test_down_conversion_equals_kafka(name: str) -> None:
     target, codec_name, kind = name.split("-")
     source = BATCHES[f"magic2-{codec_name}-{kind}"]
-    made = down_convert(source, int(target[-1]), 101)
-    assert codec.decode(made) == codec.decode(BATCHES[name])
-    ours, theirs = codec.read_headers(made), codec.read_headers(BATCHES[name])
+    converted = down_convert(source, int(target[-1]), 101)
+    assert codec.decode(converted) == codec.decode(BATCHES[name])
+    ours, theirs = codec.read_headers(converted), codec.read_headers(BATCHES[name])
     assert [(h.base_offset, h.attributes, h.max_timestamp) for h in ours] == [
         (h.base_offset, h.attributes, h.max_timestamp) for h in theirs
     ]
     if codec_name == "none":
-        assert made == BATCHES[name]
+        assert converted == BATCHES[name]
 
 
-# What Kafka lets into the log for readers to stumble over is INVALID_RECORD here …
+# Batches that Kafka accepts although readers fail on them are INVALID_RECORD here …
 STRICTER = ("non-consecutive-NONE", "producer-negative-epoch", "transactional-without-producer")
 STRICTER_PREFIXES = ("negative-record-size-", "zero-record-size-")
-# … and what it answers with UNKNOWN_SERVER_ERROR gets one of these.
-CLEARER = frozenset(
+# … and batches for which it returns UNKNOWN_SERVER_ERROR get one of these codes.
+SPECIFIC_CODES = frozenset(
     {
         ErrorCode.INVALID_RECORD,
         ErrorCode.CORRUPT_MESSAGE,
@@ -136,50 +136,50 @@ CLEARER = frozenset(
 )
 
 
-def judge(given: dict[str, str], data: str) -> ValidatedRecords:
-    target = given.get("codec")
+def validate(options: dict[str, str], data: str) -> ValidatedRecords:
+    target = options.get("codec")
     rules = AppendRules(
-        timestamp_type=TimestampType(int(given.get("append_time", "0"))),
-        timestamp_before_max_ms=int(given.get("before_ms", str(2**63 - 1))),
-        timestamp_after_max_ms=int(given.get("after_ms", str(2**63 - 1))),
+        timestamp_type=TimestampType(int(options.get("append_time", "0"))),
+        timestamp_before_max_ms=int(options.get("before_ms", str(2**63 - 1))),
+        timestamp_after_max_ms=int(options.get("after_ms", str(2**63 - 1))),
         compression=None if target is None else Compression(int(target)),
-        message_bytes_max=int(given.get("bytes_max", "1048588")),
-        compacted="compacted" in given,
+        message_bytes_max=int(options.get("bytes_max", "1048588")),
+        compacted="compacted" in options,
     )
     return validate_and_assign_offsets(
         memoryview(bytearray.fromhex("" if data == "-" else data)),
         next_offset=1000,
         leader_epoch=7,
-        now_ms=int(given.get("now_ms", str(T + 50))),
+        now_ms=int(options.get("now_ms", str(T + 50))),
         rules=rules,
-        origin=AppendOrigin[given.get("origin", "CLIENT")],
-        produce_version=int(given.get("produce", "11")),
+        origin=AppendOrigin[options.get("origin", "CLIENT")],
+        produce_version=int(options.get("produce", "11")),
     )
 
 
 @pytest.mark.parametrize("case", lines("produced.txt"), ids=lambda case: case[0])
-def test_a_produced_buffer_is_judged_as_by_kafka(case: list[str]) -> None:
-    name, circumstances, data, code, indices, max_timestamp, crc = case
-    given = dict(item.split("=") for item in circumstances.split(",")) if circumstances != "-" else {}
-    wanted = ErrorCode(int(code))
+def test_validation_of_produced_records_equals_kafka(case: list[str]) -> None:
+    name, option_text, data, code, indices, max_timestamp, crc = case
+    options = dict(item.split("=") for item in option_text.split(",")) if option_text != "-" else {}
+    expected_code = ErrorCode(int(code))
     if name in STRICTER or name.startswith(STRICTER_PREFIXES):
-        wanted = ErrorCode.INVALID_RECORD
-    if wanted is not ErrorCode.NONE:
-        with pytest.raises(BrokerError) as refusal:
-            judge(given, data)
-        if wanted is ErrorCode.UNKNOWN_SERVER_ERROR:
-            assert refusal.value.code in CLEARER
+        expected_code = ErrorCode.INVALID_RECORD
+    if expected_code is not ErrorCode.NONE:
+        with pytest.raises(BrokerError) as caught:
+            validate(options, data)
+        if expected_code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            assert caught.value.code in SPECIFIC_CODES
         else:
-            assert refusal.value.code is wanted
+            assert caught.value.code is expected_code
         if indices != "-":
-            assert isinstance(refusal.value, RecordValidationError)
-            assert ",".join(str(index) for index, _ in refusal.value.record_errors) == indices
+            assert isinstance(caught.value, RecordValidationError)
+            assert ",".join(str(index) for index, _ in caught.value.record_errors) == indices
         return
-    taken = judge(given, data)
+    validated = validate(options, data)
     if max_timestamp != "-":
-        assert taken.max_timestamp == int(max_timestamp)
-        assert [record.offset for record in codec.decode(taken.data)] == list(
-            range(1000, 1000 + taken.record_count)
+        assert validated.max_timestamp == int(max_timestamp)
+        assert [record.offset for record in codec.decode(validated.data)] == list(
+            range(1000, 1000 + validated.record_count)
         )
     if crc != "-":
-        assert f"{taken.headers[0].crc:08x}" == crc
+        assert f"{validated.headers[0].crc:08x}" == crc

@@ -13,7 +13,7 @@ import sys
 import pyarrow
 from tests.support.record_batches import HandMadeBatch
 from odradek.client.arrow import record_batch
-from odradek.records.codec import ColumnBuilder, RecordReader
+from odradek.records.client.consumer import ColumnBuilder, RecordReader
 
 columns = ColumnBuilder()
 for topic in ("käfer", "", "orders"):

@@ -1,4 +1,4 @@
-"""Built batches and what their headers say."""
+"""Built batches and their headers."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from odradek.model.errors import LocalProtocolViolation
 from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder, BatchHeader
+from odradek.records.client import consumer as client_consumer
 from odradek.records.layout import advance_sequence
 
 
@@ -23,7 +24,7 @@ def filled(count: int = 2, **fields: object) -> BatchBuilder:
     return builder
 
 
-def test_a_header_tells_its_batch() -> None:
+def test_header_fields_and_properties() -> None:
     header = header_of(
         filled(leader_epoch=3, producer_id=8, producer_epoch=1, base_sequence=5, transactional=True)
     )
@@ -43,32 +44,32 @@ def test_a_header_tells_its_batch() -> None:
     assert header.end_position == header.size_bytes
 
 
-def test_a_batch_without_producer_has_no_sequence() -> None:
+def test_batch_without_producer_has_no_sequence() -> None:
     header = header_of(filled())
     assert not header.has_producer_id
     assert header.last_sequence == -1
 
 
-def test_sequences_go_back_to_zero_after_the_largest() -> None:
+def test_sequences_wrap_to_0() -> None:
     assert advance_sequence(2**31 - 1, 1) == 0
     assert advance_sequence(2**31 - 2, 3) == 1
     assert header_of(filled(3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)).last_sequence == 0
 
 
-def test_a_builder_knows_its_size() -> None:
+def test_builder_size() -> None:
     builder = filled(1)
     assert builder.count == 1
     assert builder.append(1000, None, None) == builder.size_bytes == len(builder.build())
 
 
-def test_append_time_stands_for_all_records() -> None:
+def test_log_append_time_applies_to_all_records() -> None:
     builder = filled(append_time_ms=5000)
     assert header_of(builder).timestamp_type is TimestampType.LOG_APPEND_TIME
     assert {record.timestamp for record in codec.decode(builder.build())} == {5000}
 
 
 @pytest.mark.parametrize("kind", list(Compression))
-def test_compacted_batches_keep_offsets_and_range(kind: Compression) -> None:
+def test_compacted_batches_keep_offsets_and_offset_range(kind: Compression) -> None:
     builder = BatchBuilder(40, compression=kind, delete_horizon_ms=9000)
     builder.append(1000, b"a", b"1", offset=42)
     builder.append(900, b"b", None, offset=45)
@@ -79,28 +80,28 @@ def test_compacted_batches_keep_offsets_and_range(kind: Compression) -> None:
     assert [(record.offset, record.timestamp) for record in codec.decode(data)] == [(42, 1000), (45, 900)]
 
 
-def test_an_empty_batch_keeps_its_range() -> None:
+def test_empty_batch_keeps_its_offset_range() -> None:
     data = BatchBuilder(40, producer_id=1, producer_epoch=0, base_sequence=3).build(last_offset=44)
     (header,) = codec.read_headers(data)
     assert (header.count, header.last_offset, header.last_sequence) == (0, 44, 7)
     assert codec.decode(data) == []
 
 
-def test_what_is_no_batch_is_not_built() -> None:
+def test_invalid_batches_are_not_built() -> None:
     with pytest.raises(LocalProtocolViolation):
         BatchBuilder().build()
     with pytest.raises(LocalProtocolViolation):
         BatchBuilder(40).append(1, None, None, offset=39)
 
 
-def test_columns_are_ready_for_arrow() -> None:
+def test_columns_have_arrow_layout() -> None:
     builder = BatchBuilder(40, compression=Compression.ZSTD)
     builder.append(1000, b"key", None)
     builder.append(1001, None, b"value", [("h", None)])
     builder.append(1002, b"", b"")
     data = builder.build()
-    rows = codec.ColumnBuilder()
-    assert codec.RecordReader(data, "t", 0, 0).take_columns(10, rows) == 3
+    rows = client_consumer.ColumnBuilder()
+    assert client_consumer.RecordReader(data, "t", 0, 0).take_columns(10, rows) == 3
     columns = rows.finish()
     assert columns.row_count == 3
     assert memoryview(columns.offsets).cast("q").tolist() == [40, 41, 42]
@@ -111,7 +112,7 @@ def test_columns_are_ready_for_arrow() -> None:
     assert (columns.keys, columns.values) == (b"key", b"value")
 
 
-def test_reading_goes_on_over_batches_and_stops_before_an_incomplete_one() -> None:
+def test_read_headers_stops_before_an_incomplete_batch() -> None:
     first, second = filled(2).build(), filled(1).build()
     data = first + second + first[:-1]
     headers = codec.read_headers(data)
@@ -120,7 +121,7 @@ def test_reading_goes_on_over_batches_and_stops_before_an_incomplete_one() -> No
     assert len(codec.decode(data)) == 3
 
 
-def test_header_keys_that_are_not_utf8_are_read_all_the_same() -> None:
+def test_invalid_utf8_in_header_keys_is_replaced() -> None:
     builder = BatchBuilder()
     builder.append(1, None, None, [("xx", b"v")])
     data = builder.build().replace(b"xx", b"\xff\xfe")

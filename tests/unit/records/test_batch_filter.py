@@ -1,4 +1,4 @@
-"""What a cleaner learns from batches and leaves of them, of every kind of batch."""
+"""Offset map and compaction of every kind of batch."""
 
 from array import array
 from collections.abc import Iterable
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_codecs import COMPILED
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import Compression
-from odradek.records import _codec, codec
+from odradek.records import codec
 from odradek.records.batch import BatchBuilder, Record
 from odradek.records.batch_filter import filter_batch, put_batch
 from odradek.records.codec import OffsetMap
@@ -29,7 +30,7 @@ Row = tuple[bytes | None, bytes | None]
 
 
 def batch(*rows: Row, base_offset: int = 0, **fields: Any) -> bytes:
-    """A batch of keys and values, a millisecond apart."""
+    """A batch of keys and values, one millisecond apart."""
     builder = BatchBuilder(base_offset, **fields)
     for index, (key, value) in enumerate(rows):
         builder.append(T + index, key, value, [("h", b"x")])
@@ -65,7 +66,7 @@ def sift_one(data: bytes, keys: OffsetMap, **given: Any) -> bytes | None:
 
 
 def learn_all(log: bytes, keys: OffsetMap, from_offset: int, count_max: int) -> bool:
-    """As a cleaner does it; whether all of the log is known."""
+    """Put a log into the map as the cleaner does; return whether all of it was put."""
     position = 0
     while True:
         position = keys.put_batches(log, position, from_offset, count_max)
@@ -77,7 +78,7 @@ def learn_all(log: bytes, keys: OffsetMap, from_offset: int, count_max: int) -> 
         position = header.end_position
 
 
-def sift_all(log: bytes, keys: OffsetMap, now_ms: int = NOW) -> bytes:
+def filter_log(log: bytes, keys: OffsetMap, now_ms: int = NOW) -> bytes:
     out = bytearray()
     position = 0
     while True:
@@ -107,7 +108,7 @@ rows = st.lists(
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches of every kind that holds keyed records."""
+    """Batches of every kind with keyed records."""
     out = bytearray()
     offset = draw(st.integers(0, 5))
     for given_rows in draw(st.lists(rows, max_size=6)):
@@ -129,27 +130,27 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 @given(logs())
-def test_the_newest_record_of_each_key_stays_as_it_was_and_no_other_does(log: bytes) -> None:
+def test_only_the_latest_record_of_each_key_is_retained(log: bytes) -> None:
     keys = OffsetMap(16, SEED)
     assert learn_all(log, keys, 0, 16)
     before = codec.decode(log)
     newest = {record.key: record for record in before}
-    assert codec.decode(sift_all(log, keys)) == sorted(newest.values())
+    assert codec.decode(filter_log(log, keys)) == sorted(newest.values())
     assert keys.count == len(newest)
 
 
 @given(logs())
-def test_sifting_again_with_the_same_map_changes_nothing(log: bytes) -> None:
+def test_filtering_is_idempotent(log: bytes) -> None:
     keys = OffsetMap(16, SEED)
     learn_all(log, keys, 0, 16)
-    once = sift_all(log, keys)
-    assert sift_all(once, keys) == once
+    once = filter_log(log, keys)
+    assert filter_log(once, keys) == once
     assert all(codec.has_valid_crc(once, header) for header in codec.read_headers(once))
 
 
 @given(logs(), st.integers(1, 3))
-def test_a_small_map_comes_forward_round_by_round_to_the_same_end(log: bytes, slots: int) -> None:
-    """Each round ends where its map was full, in the middle of a batch if need be."""
+def test_small_map_reaches_the_same_result_in_rounds(log: bytes, slots: int) -> None:
+    """Each round ends where its map was full, possibly within a batch."""
     newest = {record.key: record for record in codec.decode(log)}
     keys = OffsetMap(slots, SEED)
     first_dirty = 0
@@ -158,18 +159,18 @@ def test_a_small_map_comes_forward_round_by_round_to_the_same_end(log: bytes, sl
         keys.clear()
         done = learn_all(log, keys, first_dirty, slots)
         assert done or keys.latest_offset >= first_dirty
-        log = sift_all(log, keys)
+        log = filter_log(log, keys)
         first_dirty = keys.latest_offset + 1
     assert codec.decode(log) == sorted(newest.values())
 
 
 @given(logs())
-def test_tombstones_go_once_their_horizon_has_come(log: bytes) -> None:
+def test_tombstones_are_deleted_after_their_delete_horizon(log: bytes) -> None:
     keys = OffsetMap(16, SEED)
     learn_all(log, keys, 0, 16)
-    once = sift_all(log, keys)
-    assert sift_all(once, keys, NOW + RETENTION - 1) == once
-    later = sift_all(once, keys, NOW + RETENTION)
+    once = filter_log(log, keys)
+    assert filter_log(once, keys, NOW + RETENTION - 1) == once
+    later = filter_log(once, keys, NOW + RETENTION)
     modern = [header for header in codec.read_headers(later) if header.magic == 2]
     assert all(record.value is not None for header in modern for record in codec.decode_batch(later, header))
 
@@ -177,7 +178,7 @@ def test_tombstones_go_once_their_horizon_has_come(log: bytes) -> None:
 # ---- learning ----
 
 
-def test_keys_below_the_first_dirty_offset_and_records_without_key_are_not_noted() -> None:
+def test_keys_below_the_first_dirty_offset_and_null_keys_are_not_put() -> None:
     log = batch((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"c", b"4"), base_offset=10)
     keys = OffsetMap(8, SEED)
     assert keys.put_batches(log, 0, 11, 8) == len(log)
@@ -185,7 +186,7 @@ def test_keys_below_the_first_dirty_offset_and_records_without_key_are_not_noted
     assert (keys.count, keys.latest_offset) == (2, 13)
 
 
-def test_batches_below_the_first_dirty_offset_leave_no_trace_even_if_corrupt() -> None:
+def test_batches_below_the_first_dirty_offset_are_skipped_even_if_corrupt() -> None:
     log = bytearray(batch((b"a", b"1")))
     log[-1] ^= 1
     keys = OffsetMap(1, SEED)
@@ -193,7 +194,7 @@ def test_batches_below_the_first_dirty_offset_leave_no_trace_even_if_corrupt() -
     assert (keys.count, keys.latest_offset) == (0, -1)
 
 
-def test_learning_stops_before_a_batch_that_might_not_fit() -> None:
+def test_put_stops_before_a_batch_that_might_overflow_the_map() -> None:
     first = batch((b"a", b"1"), (b"b", b"1"))
     log = first + batch((b"a", b"2"), (b"b", b"2"), base_offset=2)
     keys = OffsetMap(8, SEED)
@@ -204,7 +205,7 @@ def test_learning_stops_before_a_batch_that_might_not_fit() -> None:
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_a_batch_larger_than_an_empty_map_is_learned_as_far_as_there_is_room(
+def test_batch_larger_than_an_empty_map_is_put_partially(
     compression: Compression,
 ) -> None:
     data = batch((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), base_offset=5, compression=compression)
@@ -217,7 +218,7 @@ def test_a_batch_larger_than_an_empty_map_is_learned_as_far_as_there_is_room(
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
-def test_a_set_of_old_messages_larger_than_an_empty_map_is_learned_so_too(compression: Compression) -> None:
+def test_message_set_larger_than_an_empty_map_is_put_partially(compression: Compression) -> None:
     records = [Record(5 + at, T, key, b"1") for at, key in enumerate((b"a", b"b", b"c"))]
     data = write_message_set(records, 1, compression)
     keys = OffsetMap(2, SEED)
@@ -245,7 +246,7 @@ def test_a_set_of_old_messages_larger_than_an_empty_map_is_learned_so_too(compre
     ],
     ids=["compressed", "transactional", "control", "magic 1", "magic 0"],
 )
-def test_both_stop_at_a_special_batch(special: bytes) -> None:
+def test_put_and_filter_stop_at_a_batch_that_is_not_plain(special: bytes) -> None:
     plain = batch((b"a", b"0"))
     keys = OffsetMap(2, SEED)
     assert keys.put_batches(plain + special, 0, 0, 2) == len(plain)
@@ -257,7 +258,7 @@ def test_both_stop_at_a_special_batch(special: bytes) -> None:
 # ---- sifting ----
 
 
-def test_records_above_what_was_looked_at_stay_also_without_key() -> None:
+def test_records_above_the_latest_offset_are_retained_even_without_key() -> None:
     data = batch((b"a", b"1"), (None, b"2"), (None, b"3"), (b"a", b"4"), base_offset=10)
     out, counts = sifted(data, known({b"a": 20}, 20))
     assert out == b""
@@ -269,13 +270,13 @@ def test_records_above_what_was_looked_at_stay_also_without_key() -> None:
     assert counts.keyless_dropped == 1
 
 
-def test_a_batch_that_loses_nothing_is_copied() -> None:
+def test_unchanged_batch_is_copied() -> None:
     data = batch((b"a", b"1"), (b"b", b"2"))
     assert sifted(data, known({b"a": 0, b"b": 1}))[0] == data
     assert sifted(data, known({}))[0] == data
 
 
-def test_a_batch_that_loses_records_keeps_its_range_its_producer_and_its_epoch() -> None:
+def test_changed_batch_keeps_offset_range_producer_and_leader_epoch() -> None:
     data = batch(
         *((b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4")),
         base_offset=10,
@@ -292,14 +293,14 @@ def test_a_batch_that_loses_records_keeps_its_range_its_producer_and_its_epoch()
     assert codec.decode(out) == [Record(11, T + 1, b"b", b"2", (("h", b"x"),))]
 
 
-def test_append_time_stays_when_records_go() -> None:
+def test_changed_batch_keeps_log_append_time() -> None:
     data = batch((b"a", b"1"), (b"b", b"2"), append_time_ms=T + 99)
     out, _ = sifted(data, known({b"b": 50}))
     assert only_header(out).max_timestamp == T + 99
     assert [record.timestamp for record in codec.decode(out)] == [T + 99]
 
 
-def test_a_tombstone_that_stays_gives_its_batch_a_horizon_and_no_record_another_time() -> None:
+def test_retained_tombstone_sets_the_delete_horizon_and_no_timestamp_changes() -> None:
     data = batch((b"a", b"1"), (b"b", None), (b"c", b"3"))
     out, counts = sifted(data, known({b"a": 0, b"b": 1, b"c": 2}))
     header = only_header(out)
@@ -310,7 +311,7 @@ def test_a_tombstone_that_stays_gives_its_batch_a_horizon_and_no_record_another_
     assert counts.tombstones_kept == 1
 
 
-def test_a_horizon_is_set_once_and_obeyed() -> None:
+def test_delete_horizon_is_set_once_and_applied() -> None:
     data = batch((b"a", b"1"), (b"b", None), delete_horizon_ms=NOW)
     keys = known({b"a": 0, b"b": 1})
     assert sifted(data, keys, now_ms=NOW - 1)[0] == data
@@ -320,12 +321,12 @@ def test_a_horizon_is_set_once_and_obeyed() -> None:
     assert counts.tombstones_kept == 0
 
 
-def test_a_batch_with_a_horizon_is_read_by_old_clients() -> None:
+def test_batch_with_delete_horizon_is_down_converted() -> None:
     data = batch((b"a", None), delete_horizon_ms=NOW)
     assert [record.timestamp for record in codec.decode(down_convert(data, 1, 0))] == [T]
 
 
-def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
+def test_last_batch_of_a_producer_is_retained_as_a_header() -> None:
     fields = {"producer_id": 5, "producer_epoch": 2, "base_sequence": 30, "leader_epoch": 7}
     data = batch((b"a", b"1"), (b"a", None), base_offset=10, delete_horizon_ms=NOW, **fields)
     keys = known({b"a": 50})
@@ -340,11 +341,11 @@ def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
     assert sifted(out, keys)[0] == b""
 
 
-def test_a_batch_without_producer_is_never_kept_for_its_sake() -> None:
+def test_empty_batch_without_producer_is_not_retained() -> None:
     assert sifted(batch((b"a", b"1")), known({b"a": 50}), [0])[0] == b""
 
 
-def test_counts_tell_what_was_read_and_what_an_index_needs() -> None:
+def test_filter_result_has_counts_and_index_entries() -> None:
     first = batch((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
     gone = batch((b"a", b"4"), base_offset=3)
     late = batch((b"b", b"5"), base_offset=4)
@@ -376,7 +377,7 @@ def test_counts_tell_what_was_read_and_what_an_index_needs() -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_no_flipped_bit_is_learned_copied_or_given_a_good_checksum(compression: Compression) -> None:
+def test_flipped_bit_is_never_put_copied_or_given_a_valid_crc(compression: Compression) -> None:
     good = batch((b"a", b"1"), (b"b", b"2"), compression=compression)
     other = batch((b"z", b"1"), base_offset=2)
     for position in range(17, len(good)):
@@ -389,11 +390,11 @@ def test_no_flipped_bit_is_learned_copied_or_given_a_good_checksum(compression: 
         assert keys.count == 0
         for latest in (-1, 100):
             with pytest.raises(BrokerError) as refusal:
-                sift_all(bytes(bad), known({b"a": 50}, latest))
+                filter_log(bytes(bad), known({b"a": 50}, latest))
             assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_what_came_before_a_corrupt_batch_is_learned_but_not_put_out() -> None:
+def test_batches_before_a_corrupt_one_are_put_but_not_output() -> None:
     good, bad = batch((b"a", b"1")), bytearray(batch((b"b", b"1"), base_offset=1))
     bad[-1] ^= 1
     keys = OffsetMap(9, SEED)
@@ -407,7 +408,7 @@ def test_what_came_before_a_corrupt_batch_is_learned_but_not_put_out() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_corrupt_message_is_refused(magic: int) -> None:
+def test_corrupt_message_is_rejected(magic: int) -> None:
     data = bytearray(write_message_set([Record(0, T, b"a", b"1")], magic, Compression.NONE))
     data[-1] ^= 1
     keys = known({})
@@ -423,7 +424,7 @@ def test_a_corrupt_message_is_refused(magic: int) -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression)[1:])
-def test_a_compressed_batch_is_sifted_and_keeps_its_codec(compression: Compression) -> None:
+def test_compressed_batch_keeps_its_codec(compression: Compression) -> None:
     data = batch((b"a", b"1"), (b"b", None), (b"c", b"3"), base_offset=10, compression=compression)
     out = sift_one(data, known({b"a": 50, b"b": 11, b"c": 12}))
     assert out is not None
@@ -435,7 +436,7 @@ def test_a_compressed_batch_is_sifted_and_keeps_its_codec(compression: Compressi
     assert sift_one(out, known({b"c": 12})) == out
 
 
-def test_a_compressed_batch_that_loses_all_leaves_an_uncompressed_header_or_nothing() -> None:
+def test_empty_compressed_batch_becomes_an_uncompressed_header_or_nothing() -> None:
     data = batch((b"a", b"1"), compression=Compression.ZSTD, producer_id=4, producer_epoch=0, base_sequence=1)
     keys = known({b"a": 50})
     assert sift_one(data, keys) is None
@@ -444,7 +445,7 @@ def test_a_compressed_batch_that_loses_all_leaves_an_uncompressed_header_or_noth
     assert (only_header(out).attributes, only_header(out).count, len(out)) == (0, 0, 61)
 
 
-def test_records_of_an_aborted_transaction_go_whatever_their_keys() -> None:
+def test_records_of_an_aborted_transaction_are_discarded() -> None:
     data = batch((b"a", b"1"), transactional=True, producer_id=4, producer_epoch=0, base_sequence=1)
     keys = known({}, -1)
     assert sift_one(data, keys) == data
@@ -455,7 +456,7 @@ def test_records_of_an_aborted_transaction_go_whatever_their_keys() -> None:
     assert only_header(out).count == 0
 
 
-def test_a_marker_stays_until_its_transaction_is_empty_and_its_horizon_has_come() -> None:
+def test_marker_is_retained_until_its_transaction_is_empty_and_its_delete_horizon_passed() -> None:
     marker = build_end_marker(
         EndTransactionMarker(ControlRecordType.ABORT, 3),
         producer_id=4,
@@ -479,18 +480,18 @@ def test_a_marker_stays_until_its_transaction_is_empty_and_its_horizon_has_come(
 @pytest.mark.parametrize(
     "compression", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 )
-def test_old_messages_stay_in_their_magic(magic: int, compression: Compression) -> None:
+def test_messages_keep_their_magic(magic: int, compression: Compression) -> None:
     records = [
         Record(10 + index, T + index if magic else -1, key, value)
         for index, (key, value) in enumerate([(b"a", b"1"), (b"b", None), (None, b"3"), (b"c", b"4")])
     ]
     data = write_message_set(records, magic, compression)
     keys = known({b"a": 50, b"b": 11})
-    out = sift_all(data, keys)
+    out = filter_log(data, keys)
     assert codec.decode(out) == [records[1], records[3]]
     assert {header.magic for header in codec.read_headers(out)} == {magic}
     assert {header.codec_id for header in codec.read_headers(out)} == {compression}
-    assert sift_all(out, keys) == out
+    assert filter_log(out, keys) == out
     dropped = [
         filter_batch(
             *(out, header, keys),
@@ -506,7 +507,7 @@ def test_old_messages_stay_in_their_magic(magic: int, compression: Compression) 
     assert codec.decode(b"".join(dropped)) == [records[3]]
 
 
-def test_append_time_of_old_messages_stays() -> None:
+def test_messages_keep_log_append_time() -> None:
     records = [Record(0, T, b"a", b"1"), Record(1, T, b"b", b"2")]
     data = write_message_set(records, 1, Compression.GZIP, append_time_ms=T)
     out = sift_one(data, known({b"a": 50}))
@@ -516,10 +517,10 @@ def test_append_time_of_old_messages_stays() -> None:
 # ---- threads ----
 
 
-def test_the_lock_is_let_go_and_a_map_in_use_is_not_changed() -> None:
-    """While one thread learns, another runs on, and is kept from changing the map."""
+def test_lock_is_released_and_a_map_in_use_cannot_be_changed() -> None:
+    """While one thread puts batches, another one runs and cannot change the map."""
     log = batch(*((b"%d" % index, bytes(1000)) for index in range(1000))) * 30
-    keys = _codec.OffsetMap(2000, SEED)
+    keys = COMPILED.OffsetMap(2000, SEED)
     refused = Event()
 
     def put_batches() -> None:

@@ -1,20 +1,19 @@
-"""The compiled map of keys and sieve of records agree with their Python twins, on good input and on bad."""
+"""The compiled and the pure-Python offset map and batch filter have equal results, also on broken input."""
 
 from array import array
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_codecs import COMPILED, IMPLEMENTATIONS, PURE
 
 from odradek.model.errors import BrokerError
-from odradek.records import _codec, codec
+from odradek.records import codec
 from odradek.records.batch import BatchBuilder
 from odradek.records.layout import INT64_MAX, INT64_MIN
-from odradek.records.pure import batch_filter, record_batch
 
-TWINS = (_codec, batch_filter)
 SEED = bytes(range(16))
 NOW = 10_000
 
@@ -27,7 +26,7 @@ rows = st.lists(st.tuples(timestamps, keys, values, headers, st.booleans()), max
 
 @st.composite
 def batches(draw: st.DrawFn, base_offset: int = 0) -> bytes:
-    """A batch that a log can hold: with gaps, with a delete horizon or without, seldom a special one."""
+    """A batch of a log: with gaps, with or without a delete horizon, rarely not plain."""
     has_producer = draw(st.booleans())
     builder = BatchBuilder(
         base_offset,
@@ -50,7 +49,7 @@ def batches(draw: st.DrawFn, base_offset: int = 0) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Some batches in the order of their offsets, the last one perhaps cut off."""
+    """Batches in offset order, the last one possibly truncated."""
     out = bytearray()
     offset = draw(st.integers(0, 3))
     for _ in range(draw(st.integers(0, 5))):
@@ -62,13 +61,13 @@ def logs(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A log with some bytes changed, and often a checksum that hides it."""
+    """A log with some bytes changed, often with a matching CRC."""
     log = bytearray(draw(logs().filter(len)))
     for _ in range(draw(st.integers(1, 3))):
         log[draw(st.integers(0, len(log) - 1))] = draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF, 3, 10]))
     end = 12 + int.from_bytes(log[8:12], "big", signed=True)
     if draw(st.booleans()) and 61 <= end <= len(log):
-        log[17:21] = record_batch.crc32c(log[21:end]).to_bytes(4, "big")
+        log[17:21] = PURE.crc32c(log[21:end]).to_bytes(4, "big")
     return bytes(log)
 
 
@@ -77,13 +76,13 @@ def state(known: Any) -> tuple[int, int, list[int]]:
     return known.count, known.latest_offset, [known.get(probe) for probe in probes]
 
 
-def agreed(call: Any) -> Any:
+def equal_outcome(call: Any) -> Any:
     results = []
-    for twin in TWINS:
+    for implementation in IMPLEMENTATIONS:
         try:
-            results.append(call(twin))
-        except BrokerError as refusal:
-            results.append(refusal.code)
+            results.append(call(implementation))
+        except BrokerError as error:
+            results.append(error.code)
     assert results[0] == results[1]
     return results[0]
 
@@ -91,15 +90,15 @@ def agreed(call: Any) -> Any:
 @given(
     logs() | damaged(), st.integers(-1, 12), st.integers(0, 8), st.integers(1, 8), st.sampled_from([0, 0, 7])
 )
-def test_learning_agrees(log: bytes, from_offset: int, count_max: int, slots: int, shift: int) -> None:
-    maps = {}
+def test_put_batches_is_equal(log: bytes, from_offset: int, count_max: int, slots: int, shift: int) -> None:
+    maps: list[Any] = []
 
-    def put_batches(twin: ModuleType) -> Any:
-        maps[twin] = twin.OffsetMap(slots, SEED)
-        return maps[twin].put_batches(bytes(shift) + log, shift, from_offset, count_max)
+    def put_batches(implementation: SimpleNamespace) -> Any:
+        maps.append(implementation.OffsetMap(slots, SEED))
+        return maps[-1].put_batches(bytes(shift) + log, shift, from_offset, count_max)
 
-    agreed(put_batches)
-    compiled, python = maps.values()
+    equal_outcome(put_batches)
+    compiled, python = maps
     assert state(compiled) == state(python)
     assert compiled.count <= min(count_max, slots)
 
@@ -112,21 +111,23 @@ def test_learning_agrees(log: bytes, from_offset: int, count_max: int, slots: in
     st.sampled_from([0, 100, INT64_MAX]),
     st.sampled_from([0, 0, 7]),
 )
-def test_sifting_agrees(
+def test_filter_batches_is_equal(
     log: bytes, known: dict[bytes, int], latest: int, kept: list[int], retention: int, shift: int
 ) -> None:
     outputs = []
 
-    def filter_batches(twin: ModuleType) -> Any:
-        offsets = twin.OffsetMap(8, SEED)
+    def filter_batches(implementation: SimpleNamespace) -> Any:
+        offsets = implementation.OffsetMap(8, SEED)
         for key, offset in known.items():
             offsets.put(key, offset)
         offsets.update_latest_offset(latest)
         outputs.append(bytearray(b"before"))
         last = array("q", sorted(kept))
-        return twin.filter_batches(bytes(shift) + log, shift, offsets, last, NOW, retention, outputs[-1])
+        return implementation.filter_batches(
+            bytes(shift) + log, shift, offsets, last, NOW, retention, outputs[-1]
+        )
 
-    sifted = agreed(filter_batches)
+    sifted = equal_outcome(filter_batches)
     assert outputs[0] == outputs[1]
     if not isinstance(sifted, tuple):
         assert outputs[0] == b"before"
@@ -139,7 +140,7 @@ def test_sifting_agrees(
     st.booleans(),
     st.sampled_from([0, INT64_MAX]),
 )
-def test_sifting_the_records_of_one_batch_agrees(
+def test_filter_records_is_equal(
     batch: bytes, damage: tuple[int, int] | None, judged: bool, wants_horizon: bool, retention: int
 ) -> None:
     changed = bytearray(batch)
@@ -147,40 +148,47 @@ def test_sifting_the_records_of_one_batch_agrees(
         changed[min(damage[0], len(batch) - 1)] = damage[1]
     (header,) = codec.read_headers(changed)
 
-    def filter_batches(twin: ModuleType) -> Any:
-        offsets = twin.OffsetMap(8, SEED)
+    def filter_batches(implementation: SimpleNamespace) -> Any:
+        offsets = implementation.OffsetMap(8, SEED)
         offsets.put(b"\x01", 2)
         by = offsets if judged else None
-        return twin.filter_records(changed[61:], header, by, NOW, retention, wants_horizon)
+        return implementation.filter_records(changed[61:], header, by, NOW, retention, wants_horizon)
 
-    agreed(filter_batches)
+    equal_outcome(filter_batches)
 
 
 @given(logs() | damaged(), st.integers(0, 30))
-def test_single_headers_agree_with_each_other_and_with_the_list(log: bytes, position: int) -> None:
-    agreed(lambda twin: twin.header_at(log, position))
-    if isinstance(agreed(lambda twin: twin.header_at(log, 0)), tuple):
-        assert _codec.header_at(log, 0) == _codec.read_headers(log[: _codec.header_at(log, 0).size_bytes])[0]
+def test_header_at_is_equal_and_matches_read_headers(log: bytes, position: int) -> None:
+    equal_outcome(lambda implementation: implementation.header_at(log, position))
+    if isinstance(equal_outcome(lambda implementation: implementation.header_at(log, 0)), tuple):
+        assert (
+            COMPILED.header_at(log, 0)
+            == COMPILED.read_headers(log[: COMPILED.header_at(log, 0).size_bytes])[0]
+        )
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_positions_before_the_buffer_are_refused_and_behind_it_there_is_nothing(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(1, SEED)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_negative_positions_are_rejected_and_positions_after_the_end_return_nothing(
+    implementation: SimpleNamespace,
+) -> None:
+    offsets = implementation.OffsetMap(1, SEED)
     with pytest.raises(ValueError, match="position"):
         offsets.put_batches(bytes(100), -1, 0, 1)
     with pytest.raises(ValueError, match="position"):
-        twin.filter_batches(bytes(100), -1, offsets, array("q"), 0, 0, bytearray())
+        implementation.filter_batches(bytes(100), -1, offsets, array("q"), 0, 0, bytearray())
     with pytest.raises(ValueError, match="position"):
-        twin.header_at(bytes(100), -1)
+        implementation.header_at(bytes(100), -1)
     assert offsets.put_batches(bytes(100), 200, 0, 1) == 200
-    assert twin.filter_batches(bytes(100), 200, offsets, array("q"), 0, 0, bytearray()).position == 200
-    assert twin.header_at(bytes(100), 200) is None
+    assert (
+        implementation.filter_batches(bytes(100), 200, offsets, array("q"), 0, 0, bytearray()).position == 200
+    )
+    assert implementation.header_at(bytes(100), 200) is None
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, INT64_MAX)), max_size=30))
-def test_maps_agree_with_a_dictionary(puts: list[tuple[bytes, int]]) -> None:
+def test_offset_map_equals_a_dict(puts: list[tuple[bytes, int]]) -> None:
     model: dict[bytes, int] = {}
-    maps = [twin.OffsetMap(32, SEED) for twin in TWINS]
+    maps = [implementation.OffsetMap(32, SEED) for implementation in IMPLEMENTATIONS]
     for key, offset in puts:
         model[key] = max(offset, model.get(key, -1))
         for made in maps:
@@ -195,9 +203,9 @@ def test_maps_agree_with_a_dictionary(puts: list[tuple[bytes, int]]) -> None:
         assert [made.get(key) for key in model] == [-1] * len(model)
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_full_map_refuses_new_keys_and_keeps_the_old(twin: ModuleType) -> None:
-    offsets = twin.OffsetMap(3, SEED)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_full_map_rejects_new_keys_and_updates_known_ones(implementation: SimpleNamespace) -> None:
+    offsets = implementation.OffsetMap(3, SEED)
     for index, key in enumerate((b"a", b"b", b"c")):
         offsets.put(key, index)
     with pytest.raises(ValueError, match="slots"):
@@ -207,21 +215,21 @@ def test_a_full_map_refuses_new_keys_and_keeps_the_old(twin: ModuleType) -> None
     assert (offsets.count, offsets.latest_offset) == (3, 7)
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_what_makes_no_map_is_refused(twin: ModuleType) -> None:
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_invalid_slots_and_seeds_are_rejected(implementation: SimpleNamespace) -> None:
     for slots, seed in ((0, SEED), (-1, SEED), (1, b""), (1, bytes(17))):
         with pytest.raises(ValueError, match=r"16 bytes|slot"):
-            twin.OffsetMap(slots, seed)
-    offsets = twin.OffsetMap(1, SEED)
-    with pytest.raises(ValueError, match="offsets"):
+            implementation.OffsetMap(slots, seed)
+    offsets = implementation.OffsetMap(1, SEED)
+    with pytest.raises(ValueError, match="offset must be"):
         offsets.put(b"a", -1)
     offsets.update_latest_offset(INT64_MIN)
     assert offsets.latest_offset == -1
 
 
-def test_the_hash_is_siphash_with_128_bits() -> None:
-    """Vectors published with the reference implementation."""
+def test_hash_is_siphash_128() -> None:
+    """Vectors of the reference implementation."""
     inputs = bytes(range(15))
-    assert _codec.siphash(b"", SEED).hex() == "a3817f04ba25a8e66df67214c7550293"
-    assert _codec.siphash(inputs[:1], SEED).hex() == "da87c1d86b99af44347659119b22fc45"
-    assert _codec.siphash(inputs, SEED).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"
+    assert COMPILED.siphash(b"", SEED).hex() == "a3817f04ba25a8e66df67214c7550293"
+    assert COMPILED.siphash(inputs[:1], SEED).hex() == "da87c1d86b99af44347659119b22fc45"
+    assert COMPILED.siphash(inputs, SEED).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"

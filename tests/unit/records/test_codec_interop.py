@@ -13,6 +13,8 @@ from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from odradek.model.protocol_enums import Compression
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder, Record
+from odradek.records.client import consumer as client_consumer
+from odradek.records.client import producer as client_producer
 from odradek.records.compression import compress
 from odradek.records.message_set import write_message_set
 from odradek.records.validation import AppendRules, validate_and_assign_offsets
@@ -117,7 +119,7 @@ def seen(record: Any) -> Record:
     ("write", "magic", "kind"),
     [(by_kafka_python, *known) for known in FORMATS] + [(by_aiokafka, *known) for known in AIOKAFKA_FORMATS],
 )
-def test_what_others_write_is_read_and_accepted(
+def test_batches_of_other_clients_are_decoded_and_validated(
     write: Callable[[int, Compression], bytes], magic: int, kind: Compression
 ) -> None:
     data = write(magic, kind)
@@ -135,17 +137,17 @@ def test_what_others_write_is_read_and_accepted(
 
 
 @pytest.mark.parametrize(("magic", "kind"), FORMATS)
-def test_kafka_python_reads_what_we_write(magic: int, kind: Compression) -> None:
+def test_kafka_python_decodes_our_batches(magic: int, kind: Compression) -> None:
     assert read_by_kafka_python(ours(magic, kind)) == rows(magic)
 
 
 @pytest.mark.parametrize(("magic", "kind"), AIOKAFKA_FORMATS)
-def test_aiokafka_reads_what_we_write(magic: int, kind: Compression) -> None:
+def test_aiokafka_decodes_our_batches(magic: int, kind: Compression) -> None:
     assert read_by_aiokafka(ours(magic, kind)) == rows(magic)
 
 
 def by_our_producer(kind: Compression) -> bytes:
-    batch = codec.ProducerBatch("t", 0, 1 << 20, NOW)
+    batch = client_producer.ProducerBatch("t", 0, 1 << 20, NOW)
     for row in ROWS:
         assert batch.append(row.timestamp, row.key, row.value, row.headers) is not None
     packed = compress(kind, batch.plain_records()) if kind else None
@@ -153,7 +155,7 @@ def by_our_producer(kind: Compression) -> bytes:
 
 
 @pytest.mark.parametrize("kind", list(Compression))
-def test_others_read_the_batches_of_our_producer(kind: Compression) -> None:
+def test_other_clients_decode_batches_of_our_producer(kind: Compression) -> None:
     data = by_our_producer(kind)
     assert read_by_kafka_python(data) == read_by_aiokafka(data) == rows(2)
     if kind is Compression.NONE:
@@ -164,15 +166,15 @@ def test_others_read_the_batches_of_our_producer(kind: Compression) -> None:
     ("write", "magic", "kind"),
     [(by_kafka_python, *known) for known in FORMATS] + [(by_aiokafka, *known) for known in AIOKAFKA_FORMATS],
 )
-def test_our_consumer_reads_the_batches_of_others(
+def test_our_reader_decodes_batches_of_other_clients(
     write: Callable[[int, Compression], bytes], magic: int, kind: Compression
 ) -> None:
-    reader = codec.RecordReader(write(magic, kind), "t", 0, 0, aborted=[])
+    reader = client_consumer.RecordReader(write(magic, kind), "t", 0, 0, aborted=[])
     found = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in reader.take(100)]
     assert found == [tuple(row) for row in rows(magic)]
 
 
-def test_uncompressed_batches_are_the_same_bytes_for_all() -> None:
+def test_uncompressed_batches_have_the_same_bytes_in_all_clients() -> None:
     for magic in (0, 1, 2):
         written = ours(magic, Compression.NONE)
         for other in (by_kafka_python(magic, Compression.NONE), by_aiokafka(magic, Compression.NONE)):

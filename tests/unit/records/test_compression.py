@@ -1,4 +1,4 @@
-"""Framings of every codec, the bounds on what comes out, and what is no stream at all."""
+"""Framings of every codec, limits on decompressed output, malformed streams."""
 
 import gzip
 import tracemalloc
@@ -25,7 +25,7 @@ def refusal(codec_id: int, data: bytes, bytes_max: int = MIB, magic: int = 2) ->
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=300), st.integers(0, 900), st.integers(0, 2))
-def test_what_is_compressed_comes_back(codec: Compression, data: bytes, times: int, magic: int) -> None:
+def test_round_trip(codec: Compression, data: bytes, times: int, magic: int) -> None:
     content = data * times
     packed = compress(codec, content, magic=magic)
     assert decompress(codec, packed, max(len(content), 1), magic=magic) == content
@@ -37,12 +37,12 @@ def test_any_buffer_can_be_compressed_and_decompressed(codec: Compression) -> No
     assert decompress(codec, memoryview(bytearray(packed)), 100) == b"some content"
 
 
-def test_no_codec_changes_nothing() -> None:
+def test_compression_none_copies() -> None:
     assert compress(Compression.NONE, memoryview(b"some content")) == b"some content"
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_output_may_fill_the_bound_but_not_pass_it(codec: Compression) -> None:
+def test_output_may_reach_but_not_exceed_the_limit(codec: Compression) -> None:
     content = bytes(300_000)
     packed = compress(codec, content)
     assert decompress(codec, packed, len(content)) == content
@@ -51,7 +51,7 @@ def test_output_may_fill_the_bound_but_not_pass_it(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 2])
-def test_a_bomb_costs_no_more_than_the_bound(codec: Compression, magic: int) -> None:
+def test_decompression_bomb_uses_no_more_memory_than_the_limit(codec: Compression, magic: int) -> None:
     bomb = compress(codec, bytes(64 * MIB), magic=magic)
     tracemalloc.start()
     try:
@@ -63,7 +63,7 @@ def test_a_bomb_costs_no_more_than_the_bound(codec: Compression, magic: int) -> 
     assert peak < 4 * MIB + 2 * len(bomb)
 
 
-def test_a_snappy_block_that_claims_gigabytes_is_refused_before_anything_is_allocated() -> None:
+def test_snappy_block_that_declares_gigabytes_is_rejected_before_allocation() -> None:
     claim = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     assert refusal(Compression.SNAPPY, claim) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -72,7 +72,7 @@ def test_a_snappy_block_that_claims_gigabytes_is_refused_before_anything_is_allo
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"no stream of any kind", bytes(100)], ids=["empty", "zero", "text", "zeros"]
 )
-def test_what_is_no_stream_is_invalid(codec: Compression, data: bytes) -> None:
+def test_malformed_streams_are_invalid(codec: Compression, data: bytes) -> None:
     if codec is Compression.SNAPPY and data == b"\0":
         assert decompress(codec, data, MIB) == b""  # a block that says it is empty, and is
     else:
@@ -80,7 +80,7 @@ def test_what_is_no_stream_is_invalid(codec: Compression, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_stream_cut_anywhere_is_invalid_or_shorter(codec: Compression) -> None:
+def test_truncated_streams_are_invalid_or_shorter(codec: Compression) -> None:
     packed = compress(codec, b"0123456789" * 40)
     verdicts = set()
     for end in range(len(packed)):
@@ -91,29 +91,29 @@ def test_a_stream_cut_anywhere_is_invalid_or_shorter(codec: Compression) -> None
     assert verdicts <= {ErrorCode.INVALID_RECORD, True}
 
 
-def test_an_unknown_codec_is_unsupported() -> None:
+def test_unknown_codec_is_unsupported() -> None:
     assert refusal(5, b"x") is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 # ---- gzip ----
 
 
-def test_gzip_members_are_joined_and_other_bytes_after_them_ignored() -> None:
+def test_gzip_members_are_joined_and_trailing_bytes_ignored() -> None:
     data = gzip.compress(b"one ") + gzip.compress(b"two")
     assert decompress(Compression.GZIP, data, MIB) == b"one two"
     assert decompress(Compression.GZIP, data + b"tail", MIB) == b"one two"
 
 
-def test_gzip_members_share_one_bound() -> None:
+def test_gzip_members_share_one_limit() -> None:
     data = gzip.compress(bytes(600)) * 2
     assert refusal(Compression.GZIP, data, 1000) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_too_many_gzip_members_are_refused() -> None:
+def test_too_many_gzip_members_are_rejected() -> None:
     assert refusal(Compression.GZIP, gzip.compress(b"") * 1000) is ErrorCode.INVALID_RECORD
 
 
-def test_a_wrong_gzip_checksum_is_invalid() -> None:
+def test_wrong_gzip_checksum_is_invalid() -> None:
     data = bytearray(gzip.compress(b"content"))
     data[-5] ^= 1
     assert refusal(Compression.GZIP, bytes(data)) is ErrorCode.INVALID_RECORD
@@ -139,17 +139,17 @@ def test_snappy_is_written_in_xerial_framing_of_32_kib_blocks() -> None:
     assert sizes == [32768, 32768, 70_000 - 65536]
 
 
-def test_a_raw_snappy_block_is_read_too() -> None:
+def test_raw_snappy_block_is_decompressed() -> None:
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(b"content")), MIB) == b"content"
 
 
-def test_snappy_streams_one_after_another_are_joined() -> None:
+def test_concatenated_snappy_streams_are_joined() -> None:
     data = compress(Compression.SNAPPY, b"one ") + compress(Compression.SNAPPY, b"two")
     assert decompress(Compression.SNAPPY, data, MIB) == b"one two"
 
 
 @pytest.mark.parametrize("size", [0, -1, 2**31 - 1, 100])
-def test_a_snappy_block_with_a_false_size_is_invalid(size: int) -> None:
+def test_snappy_block_with_wrong_size_is_invalid(size: int) -> None:
     packed = bytearray(compress(Compression.SNAPPY, b"content"))
     packed[16:20] = size.to_bytes(4, "big", signed=True)
     assert refusal(Compression.SNAPPY, bytes(packed)) is ErrorCode.INVALID_RECORD
@@ -162,7 +162,7 @@ def test_a_snappy_block_with_a_false_size_is_invalid(size: int) -> None:
     ("data", "digest"),
     [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF), (bytes(range(64)), 0x31120435)],
 )
-def test_xxh32_of_known_texts(data: bytes, digest: int) -> None:
+def test_xxh32_of_known_inputs(data: bytes, digest: int) -> None:
     assert xxh32(data) == digest
 
 
@@ -179,14 +179,14 @@ def test_incompressible_lz4_blocks_are_stored() -> None:
     assert decompress(Compression.LZ4, packed, MIB) == noise
 
 
-def test_in_magic_0_the_lz4_header_checksum_covers_the_frames_magic_too() -> None:
+def test_lz4_header_checksum_covers_the_frame_magic_in_magic_0() -> None:
     usual, old = compress(Compression.LZ4, b"content"), compress(Compression.LZ4, b"content", magic=0)
     assert usual[6] == xxh32(usual[4:6]) >> 8 & 0xFF
     assert old[6] == xxh32(old[:6]) >> 8 & 0xFF
     assert usual[:6] + usual[7:] == old[:6] + old[7:]
 
 
-def test_only_magic_0_forgives_an_lz4_header_checksum() -> None:
+def test_lz4_header_checksum_is_not_checked_in_magic_0_only() -> None:
     old = compress(Compression.LZ4, b"content", magic=0)
     assert decompress(Compression.LZ4, old, MIB, magic=0) == b"content"
     assert decompress(Compression.LZ4, compress(Compression.LZ4, b"content"), MIB, magic=0) == b"content"
@@ -199,14 +199,14 @@ def test_only_magic_0_forgives_an_lz4_header_checksum() -> None:
     [(4, 0x40), (4, 0x61), (4, 0xA0), (5, 0x41), (5, 0xC0), (5, 0x30)],
     ids=["dependent blocks", "dictionary", "version", "reserved", "reserved top", "block size"],
 )
-def test_lz4_frames_that_kafkas_readers_do_not_take_are_refused(position: int, value: int) -> None:
+def test_lz4_frames_unsupported_by_kafka_are_rejected(position: int, value: int) -> None:
     packed = bytearray(compress(Compression.LZ4, b"content"))
     packed[position] = value
     packed[6] = xxh32(bytes(packed[4:6])) >> 8 & 0xFF
     assert refusal(Compression.LZ4, bytes(packed)) is ErrorCode.INVALID_RECORD
 
 
-def test_lz4_frames_with_checksums_and_content_size_are_read() -> None:
+def test_lz4_frames_with_checksums_and_content_size() -> None:
     compressor = cramjam.lz4.Compressor(level=3, content_checksum=True, block_linked=False)
     compressor.compress(b"content" * 100)
     packed = bytes(compressor.finish())
@@ -226,11 +226,11 @@ def test_lz4_frames_with_checksums_and_content_size_are_read() -> None:
     ],
     ids=["before the header's checksum", "in the content's checksum"],
 )
-def test_lz4_frames_cut_off_in_odd_places_are_invalid(data: bytes) -> None:
+def test_truncated_lz4_frames_are_invalid(data: bytes) -> None:
     assert refusal(Compression.LZ4, data) is ErrorCode.INVALID_RECORD
 
 
-def test_bytes_after_an_lz4_frame_are_ignored() -> None:
+def test_trailing_bytes_after_an_lz4_frame_are_ignored() -> None:
     assert decompress(Compression.LZ4, compress(Compression.LZ4, b"content") + b"tail", MIB) == b"content"
 
 
@@ -243,7 +243,7 @@ def test_lz4_levels(level: int | None) -> None:
 # ---- zstd ----
 
 
-def test_zstd_frames_one_after_another_are_joined() -> None:
+def test_concatenated_zstd_frames_are_joined() -> None:
     data = compress(Compression.ZSTD, b"one ") + compress(Compression.ZSTD, b"two")
     assert decompress(Compression.ZSTD, data, MIB) == b"one two"
 

@@ -1,4 +1,4 @@
-"""Transaction markers as written and as read."""
+"""Transaction markers: encoding and decoding."""
 
 import pytest
 
@@ -18,7 +18,7 @@ VALUE = b"\0\0\0\0\0\7"
 
 
 @pytest.mark.parametrize("kind", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
-def test_a_marker_is_read_as_it_was_built(kind: ControlRecordType) -> None:
+def test_marker_round_trip(kind: ControlRecordType) -> None:
     marker = EndTransactionMarker(kind, 12)
     data = build_end_marker(marker, producer_id=5, producer_epoch=2, timestamp=1000)
     (header,) = codec.read_headers(data)
@@ -30,12 +30,12 @@ def test_a_marker_is_read_as_it_was_built(kind: ControlRecordType) -> None:
     assert read_end_marker(record).commits == (kind is ControlRecordType.COMMIT)
 
 
-def test_newer_versions_only_add_fields() -> None:
+def test_trailing_fields_of_newer_versions_are_ignored() -> None:
     record = Record(0, 0, b"\0\5\0\1more", b"\0\3\0\0\0\7more")
     assert read_end_marker(record) == EndTransactionMarker(ControlRecordType.COMMIT, 7)
 
 
-def test_unknown_control_types_can_be_told() -> None:
+def test_unknown_control_types_are_recognized() -> None:
     assert read_control_type(b"\0\0\0\2") is ControlRecordType.LEADER_CHANGE
     assert read_control_type(b"\0\0\0\x63") is ControlRecordType.UNKNOWN
 
@@ -53,6 +53,6 @@ def test_unknown_control_types_can_be_told() -> None:
     ],
     ids=["no key", "short key", "key version", "other type", "no value", "short value", "value version"],
 )
-def test_what_is_no_marker_is_invalid(key: bytes | None, value: bytes | None) -> None:
+def test_malformed_markers_are_invalid(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(BrokerError, match="INVALID_RECORD"):
         read_end_marker(Record(0, 0, key, value))

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1: read, checked, converted up and down."""
+"""Messages of magic 0 and 1: decoding, validation, up- and down-conversion."""
 
 import zlib
 from typing import Any
@@ -71,7 +71,7 @@ def refusal(data: bytes, rules: AppendRules | None = None) -> BrokerError:
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
-def test_messages_become_one_batch(magic: int, kind: Compression) -> None:
+def test_messages_are_converted_to_one_batch(magic: int, kind: Compression) -> None:
     taken = produce(write_message_set(ROWS, magic, kind))
     (header,) = taken.headers
     assert (header.magic, header.count, header.leader_epoch) == (2, 3, 7)
@@ -88,7 +88,9 @@ def test_messages_become_one_batch(magic: int, kind: Compression) -> None:
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("target", list(Compression))
-def test_messages_take_the_topics_codec(magic: int, kind: Compression, target: Compression) -> None:
+def test_converted_batch_has_the_topics_compression_type(
+    magic: int, kind: Compression, target: Compression
+) -> None:
     taken = produce(write_message_set(ROWS, magic, kind), AppendRules(compression=target))
     assert taken.headers[0].compression is target
     assert [record.key for record in codec.decode(taken.data)] == [b"a", b"b", b""]
@@ -96,23 +98,23 @@ def test_messages_take_the_topics_codec(magic: int, kind: Compression, target: C
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
-def test_append_time_replaces_the_messages_own(magic: int, kind: Compression) -> None:
+def test_log_append_time_replaces_timestamps(magic: int, kind: Compression) -> None:
     taken = produce(write_message_set(ROWS, magic, kind), AppendRules(timestamp_type=APPEND_TIME))
     assert {record.timestamp for record in codec.decode(taken.data)} == {NOW}
     assert taken.append_time_ms == taken.max_timestamp == NOW
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_offsets_given_by_old_producers_do_not_matter(magic: int) -> None:
+def test_offsets_of_produced_messages_are_ignored(magic: int) -> None:
     data = message(magic, b"1", offset=50) + message(magic, b"2", offset=9)
     assert [record.offset for record in codec.decode(produce(data).data)] == [100, 101]
 
 
-def test_a_cut_off_last_message_is_left_out() -> None:
+def test_truncated_last_message_is_ignored() -> None:
     assert produce(message(1, b"1") + message(1, b"2")[:-1]).record_count == 1
 
 
-def test_only_magic_2_from_produce_3_on() -> None:
+def test_produce_3_rejects_messages() -> None:
     with pytest.raises(BrokerError, match="INVALID_RECORD"):
         validate_and_assign_offsets(
             message(1, b"1"),
@@ -124,26 +126,26 @@ def test_only_magic_2_from_produce_3_on() -> None:
         )
 
 
-def test_a_message_too_large_only_as_a_batch_is_too_large() -> None:
+def test_message_above_max_message_bytes_as_a_batch_is_too_large() -> None:
     data = message(1, b"1")
     assert len(data) < 60
     assert refusal(data, AppendRules(message_bytes_max=60)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_message_above_the_size_limit_is_too_large(magic: int) -> None:
+def test_message_above_max_message_bytes_is_too_large(magic: int) -> None:
     data = message(magic, bytes(200))
     assert refusal(data, AppendRules(message_bytes_max=150)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_wrong_checksum_is_corrupt(magic: int) -> None:
+def test_wrong_crc_is_corrupt(magic: int) -> None:
     data = bytearray(message(magic, b"value"))
     data[-1] ^= 1
     assert refusal(bytes(data)).code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_magic_0_message_under_14_bytes_is_corrupt() -> None:
+def test_magic_0_message_below_14_bytes_is_corrupt() -> None:
     assert refusal(bytes(8) + (13).to_bytes(4, "big") + bytes(13)).code is ErrorCode.CORRUPT_MESSAGE
     assert produce(message(0, None, key=None)).record_count == 1
 
@@ -154,13 +156,13 @@ def shortest(magic: int) -> bytes:
     return bytes(8) + (14).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-def test_a_magic_1_message_under_22_bytes_is_corrupt() -> None:
+def test_magic_1_message_below_22_bytes_is_corrupt() -> None:
     assert refusal(shortest(1)).code is ErrorCode.CORRUPT_MESSAGE
     assert produce(shortest(0)).record_count == 1
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_field_past_the_end_is_invalid(magic: int) -> None:
+def test_field_beyond_the_message_is_invalid(magic: int) -> None:
     data = bytearray(message(magic, b"value", key=b"key"))
     data[21 + 8 * magic] = 0x7F
     data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
@@ -170,7 +172,7 @@ def test_a_field_past_the_end_is_invalid(magic: int) -> None:
     assert refusal(bytes(data)).code is ErrorCode.INVALID_RECORD
 
 
-def test_magics_may_not_be_mixed() -> None:
+def test_mixed_magics_are_rejected() -> None:
     assert refusal(message(1, b"1") + message(0, b"2")).code is ErrorCode.INVALID_RECORD
     builder = BatchBuilder()
     builder.append(NOW, b"k", b"v")
@@ -179,7 +181,7 @@ def test_magics_may_not_be_mixed() -> None:
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_compacted_topic_refuses_messages_without_keys(magic: int, kind: Compression) -> None:
+def test_compacted_topic_rejects_messages_without_keys(magic: int, kind: Compression) -> None:
     rows = [ROWS[0], ROWS[1]._replace(key=None), ROWS[2]]
     refused = refusal(write_message_set(rows, magic, kind), AppendRules(compacted=True))
     assert refused.code is ErrorCode.INVALID_RECORD
@@ -189,19 +191,19 @@ def test_a_compacted_topic_refuses_messages_without_keys(magic: int, kind: Compr
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_timestamps_of_messages_must_be_in_the_window(kind: Compression) -> None:
+def test_timestamps_of_messages_must_be_in_range(kind: Compression) -> None:
     rules = AppendRules(timestamp_after_max_ms=5)
     assert refusal(write_message_set(ROWS, 1, kind), rules).code is ErrorCode.INVALID_TIMESTAMP
     assert produce(write_message_set(ROWS, 0, kind), rules).record_count == 3
 
 
-def test_a_time_before_the_epoch_cannot_be_converted() -> None:
+def test_timestamp_before_the_epoch_is_rejected() -> None:
     assert refusal(message(1, b"v", timestamp=-7)).code is ErrorCode.INVALID_TIMESTAMP
     assert produce(message(1, b"v", timestamp=-1)).max_timestamp == -1
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_an_old_producer_may_not_mark_append_time_where_the_broker_does(kind: Compression) -> None:
+def test_log_append_time_of_a_client_is_rejected(kind: Compression) -> None:
     data = write_message_set(ROWS, 1, kind, NOW)
     assert refusal(data, AppendRules(timestamp_type=APPEND_TIME)).code is ErrorCode.INVALID_TIMESTAMP
 
@@ -217,7 +219,7 @@ def read(data: bytes) -> list[Record]:
     return codec.decode(data)
 
 
-def test_inner_offsets_of_magic_1_count_from_the_sets_start() -> None:
+def test_inner_offsets_of_magic_1_are_relative() -> None:
     assert [record.offset for record in read(wrapper(1, inner(1), offset=50))] == [48, 49, 50]
 
 
@@ -225,24 +227,24 @@ def test_inner_offsets_of_magic_0_are_absolute() -> None:
     assert [record.offset for record in read(wrapper(0, inner(0), offset=50))] == [0, 1, 2]
 
 
-def test_a_wrapper_offset_of_zero_means_the_producer_did_not_care() -> None:
+def test_wrapper_offset_0_leaves_inner_offsets_unchanged() -> None:
     assert [record.offset for record in read(wrapper(1, inner(1), offset=0))] == [0, 1, 2]
 
 
-def test_a_wrapper_offset_below_its_last_message_is_invalid() -> None:
+def test_wrapper_offset_below_its_last_message_is_invalid() -> None:
     assert refusal(wrapper(1, inner(1), offset=1)).code is ErrorCode.INVALID_RECORD
 
 
-def test_a_wrapper_without_append_time_leaves_inner_times_alone() -> None:
+def test_wrapper_with_create_time_keeps_inner_timestamps() -> None:
     assert [record.timestamp for record in read(wrapper(1, inner(1), timestamp=5))] == [NOW, NOW + 1, NOW + 2]
 
 
-def test_a_wrapper_with_append_time_gives_it_to_all_inside() -> None:
+def test_wrapper_with_log_append_time_sets_inner_timestamps() -> None:
     assert {record.timestamp for record in read(wrapper(1, inner(1), bits=1 | 8, timestamp=5))} == {5}
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_wrappers_that_are_refused(magic: int) -> None:
+def test_malformed_wrappers_are_rejected(magic: int) -> None:
     nested = wrapper(magic, inner(magic))
     damaged = bytearray(inner(magic))
     damaged[-1] ^= 1
@@ -265,13 +267,13 @@ def test_wrappers_that_are_refused(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_message_cut_off_inside_a_wrapper_is_left_out(magic: int) -> None:
+def test_truncated_inner_message_is_ignored(magic: int) -> None:
     assert produce(wrapper(magic, inner(magic)[:-1])).record_count == 2
 
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS[1:])
-def test_a_wrapped_bomb_is_too_large(magic: int, kind: Compression) -> None:
+def test_decompression_bomb_in_a_wrapper_is_too_large(magic: int, kind: Compression) -> None:
     data = wrapper(magic, message(magic, bytes(3_000_000)), bits=kind)
     rules = AppendRules(decompressed_bytes_max=1_000_000)
     assert refusal(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
@@ -289,7 +291,7 @@ def batch(kind: Compression = Compression.NONE, **fields: Any) -> bytes:
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
-def test_down_converted_records_keep_offsets_keys_and_values(magic: int, kind: Compression) -> None:
+def test_down_conversion_keeps_offsets_keys_and_values(magic: int, kind: Compression) -> None:
     made = down_convert(batch(kind), magic, 0)
     headers = codec.read_headers(made)
     assert {header.magic for header in headers} == {magic}
@@ -302,26 +304,26 @@ def test_down_converted_records_keep_offsets_keys_and_values(magic: int, kind: C
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_down_converted_append_time_is_marked_and_given_to_all(kind: Compression) -> None:
+def test_down_conversion_keeps_log_append_time(kind: Compression) -> None:
     made = down_convert(batch(kind, append_time_ms=NOW + 99), 1, 0)
     assert all(header.timestamp_type is APPEND_TIME for header in codec.read_headers(made))
     assert {record.timestamp for record in codec.decode(made)} == {NOW + 99}
 
 
-def test_a_down_converted_wrapper_carries_the_newest_time() -> None:
+def test_down_converted_wrapper_has_the_max_timestamp() -> None:
     (header,) = codec.read_headers(down_convert(batch(Compression.GZIP), 1, 0))
     assert header.max_timestamp == NOW + 7
     assert header.base_offset == 102
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_records_before_the_asked_offset_are_dropped_unless_compressed(magic: int) -> None:
+def test_records_below_the_fetch_offset_are_dropped_unless_compressed(magic: int) -> None:
     assert [record.offset for record in codec.decode(down_convert(batch(), magic, 101))] == [101, 102]
     assert len(codec.decode(down_convert(batch(Compression.GZIP), magic, 101))) == 3
     assert down_convert(batch(), magic, 103) == b""
 
 
-def test_control_batches_are_left_out() -> None:
+def test_down_conversion_drops_control_batches() -> None:
     marker = build_end_marker(
         EndTransactionMarker(ControlRecordType.ABORT, 1), producer_id=1, producer_epoch=0, timestamp=NOW
     )
@@ -333,7 +335,7 @@ def test_zstd_cannot_be_down_converted() -> None:
         down_convert(batch(Compression.ZSTD), 1, 0)
 
 
-def test_messages_old_enough_are_passed_on_as_they_are() -> None:
+def test_messages_of_a_supported_magic_are_copied() -> None:
     data = write_message_set(ROWS, 0, Compression.GZIP)
     assert down_convert(data, 1, 0) == data
 
@@ -342,9 +344,7 @@ rows = st.lists(st.tuples(st.integers(-1, 2**42), st.none() | st.binary(max_size
 
 
 @given(rows, st.sampled_from(CODECS), st.sampled_from(MAGICS))
-def test_down_and_up_again_keeps_what_the_format_can_hold(
-    given_rows: Any, kind: Compression, magic: int
-) -> None:
+def test_down_and_up_conversion_round_trip(given_rows: Any, kind: Compression, magic: int) -> None:
     builder = BatchBuilder(100, compression=kind)
     for timestamp, value in given_rows:
         builder.append(timestamp, value, value)

@@ -1,15 +1,16 @@
-"""Every rule that a leader holds a produced buffer to, on both codecs."""
+"""Validation of produced records, with both codec implementations."""
 
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_codecs import IMPLEMENTATIONS, PURE
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import Compression, TimestampType
-from odradek.records import _codec, codec
+from odradek.records import codec
 from odradek.records.append_rules import (
     EVENT_LOOP_LIMITS,
     NO_LIMITS,
@@ -17,12 +18,11 @@ from odradek.records.append_rules import (
     WorkLimitExceeded,
     WorkLimits,
 )
-from odradek.records.batch import BatchBuilder, seal
+from odradek.records.batch import BatchBuilder, build_batch
 from odradek.records.compression import compress
 from odradek.records.control_records import ControlRecordType, EndTransactionMarker, build_end_marker
-from odradek.records.layout import INT64_MAX, RECORD_FAULTS_MAX, BatchHeader
+from odradek.records.layout import INT64_MAX, RECORD_ERRORS_MAX, BatchHeader
 from odradek.records.message_set import write_message_set
-from odradek.records.pure import record_batch
 from odradek.records.validation import (
     AppendOrigin,
     AppendRules,
@@ -38,12 +38,20 @@ CODECS = list(Compression)
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
-@pytest.fixture(params=[_codec, record_batch], ids=["compiled", "python"], autouse=True)
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    for name in ("accept_in_place", "crc32c", "place", "read_headers", "stamp", "walk", "BatchBuffer"):
+@pytest.fixture(params=IMPLEMENTATIONS, ids=["compiled", "python"], autouse=True)
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    for name in (
+        "validate_in_place",
+        "crc32c",
+        "assign_offset",
+        "read_headers",
+        "set_max_timestamp",
+        "scan_records",
+        "BatchBuffer",
+    ):
         monkeypatch.setattr(codec, name, getattr(request.param, name))
-    chosen: ModuleType = request.param
-    return chosen
+    param: SimpleNamespace = request.param
+    return param
 
 
 def batch(count: int = 3, *, keyless: bool = False, timestamp: int = NOW, **fields: Any) -> bytes:
@@ -57,13 +65,13 @@ def changed(data: bytes, position: int, value: int, size: int, *, keep_crc: bool
     out = bytearray(data)
     out[position : position + size] = value.to_bytes(size, "big", signed=value < 0)
     if not keep_crc:
-        out[17:21] = record_batch.crc32c(out[21:]).to_bytes(4, "big")
+        out[17:21] = PURE.crc32c(out[21:]).to_bytes(4, "big")
     return bytes(out)
 
 
 def enclosed(records: bytes, count: int, kind: Compression) -> bytes:
     header = BatchHeader(0, 0, 0, -1, 2, 0, kind, count - 1, NOW, NOW, -1, -1, -1, count)
-    return seal(header, compress(kind, records))
+    return build_batch(header, compress(kind, records))
 
 
 def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> ValidatedRecords:
@@ -97,7 +105,7 @@ def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any)
 # ---- what is accepted ----
 
 
-def test_a_plain_batch_is_placed_in_the_buffer_it_came_in() -> None:
+def test_uncompressed_batch_is_patched_in_its_buffer() -> None:
     buffer = memoryview(bytearray(batch()))
     taken = validate_and_assign_offsets(
         buffer, next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
@@ -111,7 +119,7 @@ def test_a_plain_batch_is_placed_in_the_buffer_it_came_in() -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_what_was_accepted_is_told(kind: Compression) -> None:
+def test_result_summarizes_the_batch(kind: Compression) -> None:
     taken = take(batch(compression=kind))
     assert (taken.first_offset, taken.last_offset, taken.record_count) == (100, 102, 3)
     assert taken.max_timestamp == NOW + 2
@@ -119,7 +127,7 @@ def test_what_was_accepted_is_told(kind: Compression) -> None:
     assert taken.append_time_ms == -1
 
 
-def test_the_offset_of_the_newest_record_is_the_batchs_last() -> None:
+def test_offset_of_max_timestamp_is_the_last_offset_of_the_batch() -> None:
     builder = BatchBuilder()
     for timestamp in (NOW, NOW + 50, NOW + 10):
         builder.append(timestamp, b"k", b"v")
@@ -128,7 +136,7 @@ def test_the_offset_of_the_newest_record_is_the_batchs_last() -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_records_without_timestamps_have_no_newest(kind: Compression) -> None:
+def test_records_without_timestamps_have_no_offset_of_max_timestamp(kind: Compression) -> None:
     builder = BatchBuilder(compression=kind)
     builder.append(-1, b"k", b"v")
     rules = AppendRules(timestamp_before_max_ms=1, timestamp_after_max_ms=1)
@@ -137,7 +145,7 @@ def test_records_without_timestamps_have_no_newest(kind: Compression) -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_read_only_buffer_is_copied(kind: Compression) -> None:
+def test_read_only_buffer_is_copied(kind: Compression) -> None:
     data = batch(compression=kind)
     taken = validate_and_assign_offsets(
         memoryview(data), next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
@@ -151,7 +159,9 @@ def test_a_read_only_buffer_is_copied(kind: Compression) -> None:
     st.booleans(),
     st.lists(st.tuples(st.integers(-1, NOW), st.none() | st.binary(max_size=9)), min_size=1, max_size=6),
 )
-def test_the_quick_way_and_the_long_way_agree(kind: Compression, stamped: bool, rows: Any) -> None:
+def test_validation_in_place_equals_validation_with_conversion(
+    kind: Compression, stamped: bool, rows: Any
+) -> None:
     builder = BatchBuilder(producer_id=3, producer_epoch=1, base_sequence=4)
     for timestamp, value in rows:
         builder.append(timestamp, b"k", value)
@@ -166,7 +176,7 @@ def test_the_quick_way_and_the_long_way_agree(kind: Compression, stamped: bool, 
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_bytes_after_the_batch_are_cut_off(kind: Compression) -> None:
+def test_trailing_bytes_are_dropped(kind: Compression) -> None:
     data = batch(compression=kind)
     assert len(take(data + data[:30]).data) == len(data)
 
@@ -174,51 +184,51 @@ def test_bytes_after_the_batch_are_cut_off(kind: Compression) -> None:
 # ---- the outside of a batch ----
 
 
-def test_a_size_below_the_smallest_message_is_corrupt() -> None:
+def test_size_below_the_smallest_message_is_corrupt() -> None:
     assert refusal(changed(batch(), 8, 13, 4)).code is ErrorCode.CORRUPT_MESSAGE
     assert refusal(changed(batch(), 8, -1, 4)).code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_smaller_than_its_header_is_corrupt() -> None:
+def test_batch_smaller_than_its_header_is_corrupt() -> None:
     data = changed(batch()[:60], 8, 48, 4, keep_crc=True)
     assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("magic", [3, 9, 0x80, 0xFF])
-def test_an_unknown_magic_is_corrupt(magic: int) -> None:
+def test_unknown_magic_is_corrupt(magic: int) -> None:
     assert refusal(changed(batch(), 16, magic, 1)).code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_wrong_checksum_is_corrupt(kind: Compression) -> None:
+def test_wrong_crc_is_corrupt(kind: Compression) -> None:
     data = batch(compression=kind)
     assert refusal(data[:-1] + bytes([data[-1] ^ 1])).code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_the_checksum_is_looked_at_before_the_records() -> None:
+def test_crc_is_checked_before_the_records() -> None:
     data = batch()[:-20] + bytes([0xFF]) * 20
     assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_produced_batch_must_start_at_offset_zero() -> None:
+def test_produced_batch_must_have_base_offset_0() -> None:
     data = changed(batch(), 0, 5, 8, keep_crc=True)
     assert refusal(data).code is ErrorCode.INVALID_RECORD
     assert take(data, origin=AppendOrigin.COORDINATOR).first_offset == 100
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_batch_above_the_size_limit_is_too_large(kind: Compression) -> None:
+def test_batch_above_max_message_bytes_is_too_large(kind: Compression) -> None:
     data = batch(compression=kind)
     assert refusal(data, AppendRules(message_bytes_max=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
     assert take(data, AppendRules(message_bytes_max=len(data))).record_count == 3
 
 
-def test_the_size_is_looked_at_before_the_checksum() -> None:
+def test_size_is_checked_before_the_crc() -> None:
     data = changed(batch(), 17, 1, 4, keep_crc=True)
     assert refusal(data, AppendRules(message_bytes_max=70)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_batch_too_large_only_after_conversion_is_too_large() -> None:
+def test_batch_above_max_message_bytes_after_conversion_is_too_large() -> None:
     builder = BatchBuilder(compression=Compression.GZIP)
     builder.append(NOW, b"k", bytes(5000))
     rules = AppendRules(compression=Compression.NONE, message_bytes_max=1000)
@@ -227,25 +237,25 @@ def test_a_batch_too_large_only_after_conversion_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
-def test_a_codec_id_without_meaning_is_unsupported(codec_id: int) -> None:
+def test_unknown_codec_id_is_unsupported(codec_id: int) -> None:
     assert refusal(changed(batch(), 21, codec_id, 2)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 # ---- what a request may carry ----
 
 
-def test_a_produce_from_version_3_needs_a_batch() -> None:
+def test_produce_3_needs_a_batch() -> None:
     assert refusal(b"", produce_version=3).code is ErrorCode.INVALID_RECORD
     assert refusal(batch()[:50], produce_version=3).code is ErrorCode.INVALID_RECORD
 
 
-def test_an_older_produce_may_be_empty() -> None:
+def test_produce_below_3_may_be_empty() -> None:
     taken = take(b"", produce_version=2)
     assert (taken.headers, taken.first_offset, taken.record_count) == ([], -1, 0)
 
 
 @pytest.mark.parametrize("version", [2, 3, 11])
-def test_two_batches_are_refused(version: int) -> None:
+def test_two_batches_are_rejected(version: int) -> None:
     assert refusal(batch() + batch(), produce_version=version).code is ErrorCode.INVALID_RECORD
 
 
@@ -259,7 +269,7 @@ def test_zstd_needs_produce_7() -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_clients_may_not_write_control_batches(kind: Compression) -> None:
+def test_control_batch_of_a_client_is_rejected(kind: Compression) -> None:
     assert refusal(batch(control=True, compression=kind)).code is ErrorCode.INVALID_RECORD
 
 
@@ -275,7 +285,7 @@ def marker() -> bytes:
 
 @pytest.mark.parametrize("origin", [AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION])
 @pytest.mark.parametrize("target", [None, *CODECS])
-def test_brokers_may_write_markers_which_stay_uncompressed(
+def test_coordinator_and_replication_may_write_uncompressed_markers(
     origin: AppendOrigin, target: Compression | None
 ) -> None:
     taken = take(marker(), AppendRules(compression=target, compacted=True), origin=origin)
@@ -285,23 +295,23 @@ def test_brokers_may_write_markers_which_stay_uncompressed(
     assert header.base_offset == 100
 
 
-def test_a_producer_id_needs_a_sequence() -> None:
+def test_producer_id_needs_a_sequence() -> None:
     data = batch(producer_id=5, producer_epoch=0, base_sequence=-1)
     assert refusal(data).code is ErrorCode.INVALID_RECORD
     assert take(data, origin=AppendOrigin.COORDINATOR).record_count == 3
 
 
-def test_a_producer_id_needs_an_epoch() -> None:
+def test_producer_id_needs_an_epoch() -> None:
     assert refusal(batch(producer_id=5, base_sequence=0)).code is ErrorCode.INVALID_RECORD
 
 
-def test_a_transaction_needs_a_producer_id() -> None:
+def test_transactional_batch_needs_a_producer_id() -> None:
     assert refusal(batch(transactional=True)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("target", [None, *CODECS])
-def test_producer_fields_survive(transactional: bool, target: Compression | None) -> None:
+def test_producer_fields_are_kept(transactional: bool, target: Compression | None) -> None:
     data = batch(producer_id=5, producer_epoch=2, base_sequence=9, transactional=transactional)
     header = take(data, AppendRules(compression=target)).headers[0]
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 9)
@@ -316,13 +326,13 @@ def test_producer_fields_survive(transactional: bool, target: Compression | None
     ("position", "value"), [(57, 0), (57, -3), (57, 2), (57, 4), (23, -1), (23, 9), (23, 1)]
 )
 @pytest.mark.parametrize("kind", [Compression.NONE, Compression.LZ4])
-def test_count_and_last_offset_delta_must_agree(position: int, value: int, kind: Compression) -> None:
+def test_count_and_last_offset_delta_must_match(position: int, value: int, kind: Compression) -> None:
     assert refusal(changed(batch(compression=kind), position, value, 4)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("count", [2, 4])
-def test_the_records_must_be_as_many_as_counted(kind: Compression, count: int) -> None:
+def test_record_count_must_match(kind: Compression, count: int) -> None:
     data = changed(changed(batch(compression=kind), 57, count, 4), 23, count - 1, 4)
     assert refusal(data).code is ErrorCode.INVALID_RECORD
 
@@ -350,12 +360,12 @@ MALFORMED = {
 
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("fault", MALFORMED)
-def test_a_malformed_record_is_invalid(fault: str, kind: Compression) -> None:
+def test_malformed_record_is_invalid(fault: str, kind: Compression) -> None:
     assert refusal(enclosed(MALFORMED[fault], 1, kind)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_odd_but_readable_records_are_taken(kind: Compression) -> None:
+def test_unusual_valid_records_are_accepted(kind: Compression) -> None:
     longer_numbers = b"\x9a\0\x7f\x80\0\x80\0\xfe\xff\xff\xff\x0f\2v\0"
     for record in (b"\x10\0\0\0\2k\2v\0", b"\x0c\0\0\0\1\1\0", b"\x10\x7f\0\0\2k\2v\0"):
         assert take(enclosed(record, 1, kind)).record_count == 1
@@ -363,24 +373,24 @@ def test_odd_but_readable_records_are_taken(kind: Compression) -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
-def test_what_cannot_be_decompressed_is_invalid(kind: Compression) -> None:
+def test_malformed_compressed_records_are_invalid(kind: Compression) -> None:
     header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
     for content in (b"", b"this is no stream", compress(kind, bytes(500))[:-5]):
-        assert refusal(seal(header, content)).code is ErrorCode.INVALID_RECORD
+        assert refusal(build_batch(header, content)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
-def test_a_fault_that_shows_from_outside_goes_before_one_in_the_stream(kind: Compression) -> None:
+def test_header_errors_take_precedence_over_compression_errors(kind: Compression) -> None:
     header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
-    data = seal(header, b"this is no stream")
+    data = build_batch(header, b"this is no stream")
     assert refusal(changed(data, 17, 1, 4, keep_crc=True)).code is ErrorCode.CORRUPT_MESSAGE
     assert "control" in str(refusal(changed(data, 21, 0x20 | kind, 2)))
-    assert "starts at offset 0" in str(refusal(changed(data, 0, 5, 8, keep_crc=True)))
+    assert "base offset of a produced batch must be 0" in str(refusal(changed(data, 0, 5, 8, keep_crc=True)))
     assert "decompressed" in str(refusal(data))
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
-def test_a_bomb_is_too_large(kind: Compression) -> None:
+def test_decompression_bomb_is_too_large(kind: Compression) -> None:
     builder = BatchBuilder(compression=kind)
     builder.append(NOW, b"k", bytes(3_000_000))
     data = builder.build()
@@ -394,7 +404,7 @@ def test_a_bomb_is_too_large(kind: Compression) -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_compacted_topic_refuses_records_without_keys(kind: Compression) -> None:
+def test_compacted_topic_rejects_records_without_keys(kind: Compression) -> None:
     builder = BatchBuilder(compression=kind)
     for key in (b"k", None, b"", None):
         builder.append(NOW, key, b"v")
@@ -409,7 +419,7 @@ def test_a_compacted_topic_refuses_records_without_keys(kind: Compression) -> No
 @pytest.mark.parametrize(
     ("timestamp", "fits"), [(NOW - 11, False), (NOW - 10, True), (NOW + 5, True), (NOW + 6, False)]
 )
-def test_timestamps_must_be_in_the_window(kind: Compression, timestamp: int, fits: bool) -> None:
+def test_timestamps_must_be_in_range(kind: Compression, timestamp: int, fits: bool) -> None:
     rules = AppendRules(timestamp_before_max_ms=10, timestamp_after_max_ms=5)
     builder = BatchBuilder(compression=kind)
     builder.append(NOW, b"k", b"v")
@@ -423,7 +433,7 @@ def test_timestamps_must_be_in_the_window(kind: Compression, timestamp: int, fit
     assert [index for index, _ in refused.record_errors] == [1]
 
 
-def test_one_bad_timestamp_decides_the_code() -> None:
+def test_one_bad_timestamp_makes_the_error_invalid_timestamp() -> None:
     builder = BatchBuilder()
     builder.append(NOW, None, b"v")
     builder.append(NOW - 100, b"k", b"v")
@@ -434,7 +444,7 @@ def test_one_bad_timestamp_decides_the_code() -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_append_time_overwrites_and_checks_no_window(kind: Compression) -> None:
+def test_log_append_time_replaces_timestamps_without_range_check(kind: Compression) -> None:
     rules = AppendRules(timestamp_type=APPEND_TIME, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
     taken = take(batch(timestamp=NOW - 1000, compression=kind), rules)
     assert taken.append_time_ms == taken.max_timestamp == NOW
@@ -446,14 +456,14 @@ def test_append_time_overwrites_and_checks_no_window(kind: Compression) -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_wrong_max_timestamp_is_put_right(kind: Compression) -> None:
+def test_wrong_max_timestamp_is_corrected(kind: Compression) -> None:
     taken = take(changed(batch(compression=kind), 35, NOW + 9999, 8))
     assert taken.max_timestamp == taken.headers[0].max_timestamp == NOW + 2
     assert codec.has_valid_crc(taken.data, taken.headers[0])
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_client_may_not_mark_append_time_where_the_broker_does(kind: Compression) -> None:
+def test_log_append_time_of_a_client_is_rejected_on_a_log_append_time_topic(kind: Compression) -> None:
     data = batch(append_time_ms=NOW, compression=kind)
     refused = refusal(data, AppendRules(timestamp_type=APPEND_TIME))
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
@@ -464,31 +474,31 @@ def test_a_client_may_not_mark_append_time_where_the_broker_does(kind: Compressi
 
 
 @pytest.mark.parametrize("kind", CODECS)
-def test_a_clients_mark_of_append_time_is_cleared_on_a_create_time_topic(kind: Compression) -> None:
+def test_log_append_time_of_a_client_is_cleared_on_a_create_time_topic(kind: Compression) -> None:
     taken = take(batch(append_time_ms=NOW - 5, compression=kind))
     assert taken.headers[0].timestamp_type is TimestampType.CREATE_TIME
     assert taken.headers[0].max_timestamp == NOW - 5
     assert codec.has_valid_crc(taken.data, taken.headers[0])
 
 
-def test_keyless_records_are_reported_as_such_in_a_marked_batch() -> None:
+def test_missing_keys_are_reported_in_a_batch_with_log_append_time() -> None:
     refused = refusal(
         batch(append_time_ms=NOW, keyless=True), AppendRules(timestamp_type=APPEND_TIME, compacted=True)
     )
     assert refused.code is ErrorCode.INVALID_RECORD
 
 
-def test_faulty_records_are_listed_up_to_a_bound() -> None:
-    count = RECORD_FAULTS_MAX + 10
+def test_reported_record_errors_are_limited() -> None:
+    count = RECORD_ERRORS_MAX + 10
     builder = BatchBuilder()
     for _ in range(count):
         builder.append(NOW, None, None)
     refused = refusal(builder.build(), AppendRules(compacted=True))
     assert isinstance(refused, RecordValidationError)
-    assert len(refused.record_errors) == RECORD_FAULTS_MAX
+    assert len(refused.record_errors) == RECORD_ERRORS_MAX
 
 
-def test_windows_reach_the_ends_of_time_without_wrapping() -> None:
+def test_timestamp_range_saturates_at_int64() -> None:
     builder = BatchBuilder()
     builder.append(INT64_MAX, b"k", b"v")
     assert take(builder.build()).max_timestamp == INT64_MAX
@@ -498,7 +508,9 @@ def test_windows_reach_the_ends_of_time_without_wrapping() -> None:
 
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("target", CODECS)
-def test_the_topics_codec_replaces_the_producers(source: Compression, target: Compression) -> None:
+def test_batch_is_recompressed_to_the_topics_compression_type(
+    source: Compression, target: Compression
+) -> None:
     taken = take(batch(compression=source), AppendRules(compression=target))
     (header,) = taken.headers
     assert header.compression is target
@@ -518,7 +530,7 @@ def test_the_topics_codec_replaces_the_producers(source: Compression, target: Co
         (Compression.ZSTD, 19),
     ],
 )
-def test_the_topics_compression_level_is_used(target: Compression, level: int) -> None:
+def test_topics_compression_level_is_used(target: Compression, level: int) -> None:
     taken = take(batch(), AppendRules(compression=target, compression_level=level))
     assert len(codec.decode(taken.data)) == 3
 
@@ -526,18 +538,18 @@ def test_the_topics_compression_level_is_used(target: Compression, level: int) -
 # ---- replicated data ----
 
 
-def test_a_follower_takes_batches_as_they_are() -> None:
+def test_follower_accepts_batches_unchanged() -> None:
     data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=4)
     headers = validate_replicated(data, leader_epoch=4)
     assert [(header.base_offset, header.position) for header in headers] == [(10, 0), (13, len(data) // 2)]
 
 
-def test_a_follower_stops_before_a_newer_leaders_batches() -> None:
+def test_follower_stops_before_batches_of_a_newer_leader_epoch() -> None:
     data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=5)
     assert len(validate_replicated(data, leader_epoch=4)) == 1
 
 
-def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
+def test_follower_rejects_corrupt_and_unordered_batches() -> None:
     with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
         validate_replicated(changed(batch(), 40, 1, 1, keep_crc=True), leader_epoch=4)
     with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
@@ -548,7 +560,7 @@ def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
-def test_what_unpacks_to_more_than_the_bound_is_left_untouched(kind: Compression) -> None:
+def test_batch_above_the_work_limits_is_left_unchanged(kind: Compression) -> None:
     data = bytearray(enclosed_record(bytes(EVENT_LOOP_LIMITS.decompressed_bytes_max), kind))
     before = bytes(data)
     with pytest.raises(WorkLimitExceeded):
@@ -557,7 +569,7 @@ def test_what_unpacks_to_more_than_the_bound_is_left_untouched(kind: Compression
     assert take_in_place(data, limits=WORKER_LIMITS).record_count == 1
 
 
-def test_what_unpacks_to_more_than_the_setting_is_refused_wherever_it_is_validated() -> None:
+def test_batch_above_the_decompression_config_is_rejected_under_any_work_limits() -> None:
     data = enclosed_record(bytes(5000), Compression.ZSTD)
     for limits in (EVENT_LOOP_LIMITS, WORKER_LIMITS, NO_LIMITS):
         with pytest.raises(BrokerError) as caught:
@@ -566,7 +578,7 @@ def test_what_unpacks_to_more_than_the_setting_is_refused_wherever_it_is_validat
 
 
 @pytest.mark.parametrize("rules", [AppendRules(), AppendRules(compression=Compression.LZ4)])
-def test_a_size_alone_can_be_too_much(rules: AppendRules) -> None:
+def test_size_alone_can_exceed_the_work_limits(rules: AppendRules) -> None:
     data = batch(50)
     with pytest.raises(WorkLimitExceeded):
         take(data, rules, limits=WorkLimits(len(data) - 1, 1 << 20, 1 << 20))
@@ -578,7 +590,7 @@ def test_a_size_alone_can_be_too_much(rules: AppendRules) -> None:
             take(data, rules, limits=worked)
 
 
-def test_old_messages_count_as_work() -> None:
+def test_messages_count_against_the_conversion_limit() -> None:
     records = codec.decode(batch(50))
     data = write_message_set(records, 1, Compression.NONE, None)
     with pytest.raises(WorkLimitExceeded):
@@ -594,7 +606,7 @@ def test_old_messages_count_as_work() -> None:
     offset=st.integers(0, 2**40),
     leader_epoch=st.integers(0, 1000),
 )
-def test_a_relocated_batch_is_what_would_have_been_accepted_there(
+def test_reassigned_batch_equals_one_validated_at_that_offset(
     kind: Compression, target: Compression | None, stamps: bool, count: int, offset: int, leader_epoch: int
 ) -> None:
     rules = AppendRules(

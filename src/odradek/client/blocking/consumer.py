@@ -32,7 +32,7 @@ from odradek.client.serdes import AnyDeserializer
 from odradek.config.client import CONSUMER, connection
 from odradek.model.client_errors import ClientClosed
 from odradek.model.type_variables import Key_co, Value_co
-from odradek.records.codec import ColumnBuilder, ConsumerRecord
+from odradek.records.client.consumer import ColumnBuilder, ConsumerRecord
 
 if TYPE_CHECKING:
     from odradek.client.consumer.arguments import (

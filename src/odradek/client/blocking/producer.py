@@ -33,7 +33,7 @@ from odradek.client.values import Headers
 from odradek.config.client import producer as producer_options
 from odradek.model.client_errors import ClientClosed, ClientError, InvalidState
 from odradek.model.type_variables import BytesLike, Key_contra, Value_contra
-from odradek.records.codec import Delivery
+from odradek.records.client.producer import Delivery
 from odradek.telemetry import events
 
 if TYPE_CHECKING:

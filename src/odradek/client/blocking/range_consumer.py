@@ -12,7 +12,7 @@ from odradek.client.blocking.consumer import Consumer
 from odradek.client.consumer.positions.partition_state import TopicPartitionState
 from odradek.model.client_errors import InvalidState
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder
+from odradek.records.client.consumer import ColumnBuilder
 
 _NO_RANGE: Final = "a range must be started first; call begin_range()"
 

@@ -27,7 +27,7 @@ from odradek.config.client import CONSUMER, connection
 from odradek.config.definition import Settings
 from odradek.model.ids import TopicPartition
 from odradek.model.type_variables import Key_co, Value_co
-from odradek.records.codec import ColumnBuilder, ConsumerRecord
+from odradek.records.client.consumer import ColumnBuilder, ConsumerRecord
 
 if TYPE_CHECKING:
     from odradek.client.consumer.arguments import (

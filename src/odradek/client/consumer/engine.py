@@ -43,7 +43,7 @@ from odradek.config.client import connection, consumer
 from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder
+from odradek.records.client.consumer import ColumnBuilder
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 BUFFERED_POLL_MS: Final = 50

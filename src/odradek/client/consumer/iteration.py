@@ -19,7 +19,7 @@ from odradek.client.consumer.positions.partition_state import FetchPosition, Top
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import RecordReader
+from odradek.records.client.consumer import RecordReader
 
 FAST_BATCH_MS: Final = 50
 """A batch consumed within this time is followed by a larger one."""

@@ -16,7 +16,7 @@ from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.records.codec import Delivery, ProducerBatch
+    from odradek.records.client.producer import Delivery, ProducerBatch
 
 log = events.logger("producer")
 

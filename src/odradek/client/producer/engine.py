@@ -31,7 +31,7 @@ from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as options
 from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
-from odradek.records.codec import RecordAppender
+from odradek.records.client.producer import RecordAppender
 from odradek.records.layout import BATCH_OVERHEAD
 from odradek.telemetry import events
 

@@ -31,7 +31,7 @@ from odradek.config.client import producer as producer_options
 from odradek.model.client_errors import BufferFull, ClientError, TimedOut
 from odradek.model.ids import TopicPartition
 from odradek.model.type_variables import BytesLike, Key_contra, Value_contra
-from odradek.records.codec import Delivery
+from odradek.records.client.producer import Delivery
 
 if TYPE_CHECKING:
     import pyarrow

@@ -14,7 +14,7 @@ from odradek.client.producer.deliveries import Deliveries
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.send_many import BulkSend, SendArguments, send_columns
 from odradek.model.client_errors import SerializationFailed
-from odradek.records.codec import (
+from odradek.records.client.producer import (
     BytesColumn,
     HeadersColumn,
     NumbersColumn,

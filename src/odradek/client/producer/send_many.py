@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.client.producer.deliveries import Deliveries
 from odradek.client.producer.record_transforms import RecordTransforms
-from odradek.records.codec import Delivery, RecordAppender, RecordColumns
+from odradek.records.client.producer import Delivery, RecordAppender, RecordColumns
 
 _CHUNK: Final = 8192
 """Number of records taken from an iterable at a time."""

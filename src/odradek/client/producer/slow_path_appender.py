@@ -20,7 +20,7 @@ from odradek.client.values import Headers
 from odradek.model.client_errors import ClientClosed, RecordTooLarge, SerializationFailed
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import (
+from odradek.records.client.producer import (
     Delivery,
     ProducerBatch,
     RecordAppender,

@@ -16,7 +16,7 @@ from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 
 if TYPE_CHECKING:
-    from odradek.records.codec import RecordAppender
+    from odradek.records.client.producer import RecordAppender
 
 
 _MULTIPLIER: Final = 6364136223846793005

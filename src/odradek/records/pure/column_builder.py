@@ -1,4 +1,4 @@
-"""Records as columns, gathered from one reader or several, in plain Python: what the compiled part does."""
+"""Builder of Arrow columns from the records of one or several readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.records.pure.consumer_record import ConsumerRecord
 
 
 class _Cells:
-    """Nullable bytes as Arrow lays them out."""
+    """Nullable bytes in Arrow's layout."""
 
     __slots__ = ("content", "count", "ends", "validity")
 
@@ -34,34 +34,34 @@ class _Cells:
 
 
 class ColumnBuilder:
-    """Rows for Arrow, of the columns that are wanted; ``finish`` gives them away and leaves none.
+    """Builds the selected columns; ``finish`` returns them and resets the builder.
 
-    Once keys, values and headers have ``bytes_max`` bytes no more rows are taken.
+    Takes no more rows once keys, values and headers have ``bytes_max`` bytes.
     """
 
     __slots__ = (
         "_bytes_max",
-        "_has_refused",
+        "_columns",
         "_header_ends",
         "_header_validity",
+        "_is_rejecting",
         "_keys",
         "_names",
         "_numbers",
         "_topics",
         "_types",
         "_values",
-        "_wanted",
         "row_count",
     )
 
-    def __init__(self, wanted: int = POLL_COLUMNS, bytes_max: int = INT64_MAX) -> None:
-        self._wanted = wanted
+    def __init__(self, columns: int = POLL_COLUMNS, bytes_max: int = INT64_MAX) -> None:
+        self._columns = columns
         self._bytes_max = bytes_max
         self._clear()
 
     def _clear(self) -> None:
         self.row_count = 0
-        self._has_refused = False
+        self._is_rejecting = False
         self._topics: list[str] = []
         self._numbers = array("i"), array("i"), array("q"), array("q")
         self._types = array("i")
@@ -72,46 +72,46 @@ class ColumnBuilder:
 
     @property
     def is_full(self) -> bool:
-        """Whether a row was refused, so that the rows so far must be taken away first."""
-        return self._has_refused and self.row_count > 0
+        """True after a rejected row: ``finish`` must be called before more are added."""
+        return self._is_rejecting and self.row_count > 0
 
     def _fits(self, record: ConsumerRecord) -> bool:
         sizes = [len(cells.content) for cells in (self._keys, self._values, *self._names)]
         if self.row_count and sum(sizes) >= self._bytes_max:
             return False
         fields = (record.key, record.value, *(field for pair in record.headers for field in pair))
-        most = sum(len(field) * 4 for field in fields if field is not None)
-        return max(sizes) + most <= INT32_MAX
+        size_max = sum(len(field) * 4 for field in fields if field is not None)
+        return max(sizes) + size_max <= INT32_MAX
 
     def add(self, record: ConsumerRecord) -> bool:
-        """Add a row; False if there are enough bytes, or offsets of 32 bits reach no further."""
+        """Add a row; False if there are ``bytes_max`` bytes, or 32-bit offsets would overflow."""
         if not self._fits(record):
-            self._has_refused = True
+            self._is_rejecting = True
             return False
         if record.topic not in self._topics:
             self._topics.append(record.topic)
         self._add_numbers(record)
-        if self._wanted & ColumnSet.KEYS:
+        if self._columns & ColumnSet.KEYS:
             self._keys.add(record.key)
-        if self._wanted & ColumnSet.VALUES:
+        if self._columns & ColumnSet.VALUES:
             self._values.add(record.value)
-        if self._wanted & ColumnSet.HEADERS:
+        if self._columns & ColumnSet.HEADERS:
             self._add_headers(record.headers)
         self.row_count += 1
         return True
 
     def _add_numbers(self, record: ConsumerRecord) -> None:
         topic_indices, partitions, offsets, timestamps = self._numbers
-        if self._wanted & ColumnSet.PLACES:
+        if self._columns & ColumnSet.PARTITIONS:
             topic_indices.append(self._topics.index(record.topic))
             partitions.append(record.partition)
-        if self._wanted & ColumnSet.OFFSETS:
+        if self._columns & ColumnSet.OFFSETS:
             offsets.append(record.offset)
-        if self._wanted & ColumnSet.TIMESTAMPS_US:
+        if self._columns & ColumnSet.TIMESTAMPS_US:
             timestamps.append(saturated(record.timestamp * 1000))
-        elif self._wanted & ColumnSet.TIMESTAMPS:
+        elif self._columns & ColumnSet.TIMESTAMPS:
             timestamps.append(record.timestamp)
-        if self._wanted & ColumnSet.TIMESTAMP_TYPES:
+        if self._columns & ColumnSet.TIMESTAMP_TYPES:
             type_ = record.timestamp_type
             self._types.append(-1 if type_ is None else int(type_ is TimestampType.LOG_APPEND_TIME))
 
@@ -127,22 +127,22 @@ class ColumnBuilder:
         self._header_ends.append(names.count)
 
     def finish(self) -> Columns:
-        """The columns."""
+        """Return the columns and reset the builder."""
         names, header_values = self._names
         headers: tuple[bytearray, ...] = tuple(bytearray() for _ in range(7))
-        if self._wanted & ColumnSet.HEADERS:
+        if self._columns & ColumnSet.HEADERS:
             ends = bytearray(self._header_ends.tobytes())
             headers = (self._header_validity, ends, *names.buffers()[1:], *header_values.buffers())
-        nothing = bytearray(), bytearray(), bytearray()
-        made = Columns._make(
+        no_cells = bytearray(), bytearray(), bytearray()
+        columns = Columns._make(
             (
                 self.row_count,
                 tuple(self._topics),
                 *(bytearray(column.tobytes()) for column in (*self._numbers, self._types)),
-                *(self._keys.buffers() if self._wanted & ColumnSet.KEYS else nothing),
-                *(self._values.buffers() if self._wanted & ColumnSet.VALUES else nothing),
+                *(self._keys.buffers() if self._columns & ColumnSet.KEYS else no_cells),
+                *(self._values.buffers() if self._columns & ColumnSet.VALUES else no_cells),
                 *headers,
             )
         )
         self._clear()
-        return made
+        return columns

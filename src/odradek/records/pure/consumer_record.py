@@ -1,4 +1,4 @@
-"""A record as a consumer gets it, in plain Python: what the compiled one must be."""
+"""Records returned by consumers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FIELDS = (
 
 
 class ConsumerRecord(Generic[Key_co, Value_co]):
-    """A record and where it was read.
+    """A record with its topic, partition and offset.
 
-    Its key and value are None, or have the types that the deserializers give: ``ConsumerRecord[str, Order]``.
+    Key and value are None, or of the types that the deserializers return: ``ConsumerRecord[str, Order]``.
 
-    ``timestamp_type`` is ``None`` and ``timestamp`` -1 in the oldest format, which has no times; sizes are -1
-    for null, ``leader_epoch`` is -1 where it is not known.
+    ``timestamp_type`` is ``None`` and ``timestamp`` -1 in magic 0, which has no timestamps; sizes are -1 for
+    null, ``leader_epoch`` is -1 if unknown.
 
     >>> record = ConsumerRecord("orders", 0, 42, 1700000000000, TimestampType.CREATE_TIME, b"k", b"v")
     >>> record.offset, record.value
@@ -66,10 +66,10 @@ class ConsumerRecord(Generic[Key_co, Value_co]):
         self.serialized_value_size = serialized_value_size
 
     def deserialized(self, key: Any, value: Any) -> ConsumerRecord[Any, Any]:
-        """The same record with its key and value as the application sees them."""
-        made: ConsumerRecord[Any, Any] = ConsumerRecord(*self._fields())
-        made.key, made.value = key, value
-        return made
+        """Return the same record with a deserialized key and value."""
+        record: ConsumerRecord[Any, Any] = ConsumerRecord(*self._fields())
+        record.key, record.value = key, value
+        return record
 
     def _fields(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in _FIELDS)

@@ -1,7 +1,7 @@
-"""The handle on one record that was sent, in plain Python: what the compiled one must be.
+"""Handle on a sent record.
 
-Invariant: a delivery knows its batch and its index there, nothing more; the batch knows what became of it.
-When a batch is split its deliveries look up the part that holds their record.
+Invariant: a delivery has its batch and its index there, nothing more; the batch has the result. When a batch
+is split, its deliveries look up the part with their record.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ OnDelivery = Callable[[RecordMetadata | None, BaseException | None], object]
 Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
-class Waiting(Protocol):
-    """The client's side of a batch: it knows threads and loops, the codec does not."""
+class CompletionWaiter(Protocol):
+    """Notification of batch completion, implemented by the client for threads and for event loops."""
 
     def deliver(self, batch: Any, calls: list[Call]) -> None:
-        """The batch is done: wake whoever waits for it, then call each function in order."""
+        """Wake all waiters of a completed batch, then run its callbacks in order."""
 
     def wait(self, batch: Any, timeout_s: float | None) -> None:
-        """Block until the batch is done, or raise."""
+        """Block until the batch is complete, or raise."""
 
     def future(self, batch: Any) -> Awaitable[object]:
-        """What to await until the batch is done; whoever cancels it disturbs nobody else."""
+        """Return an awaitable for the completion of the batch; cancelling it does not affect others."""
 
 
-class Holder(Protocol):
-    """What a delivery asks of its batch."""
+class DeliveryBatch(Protocol):
+    """Attributes of a batch used by its deliveries."""
 
     @property
     def topic(self) -> str: ...
@@ -43,13 +43,13 @@ class Holder(Protocol):
     @property
     def log_append_time(self) -> int: ...
     @property
-    def waiting(self) -> Waiting | None: ...
-    def part_with(self, index: int) -> tuple[Holder, int]: ...
+    def waiter(self) -> CompletionWaiter | None: ...
+    def find_part(self, index: int) -> tuple[DeliveryBatch, int]: ...
     def error_of(self, index: int) -> BaseException | None: ...
 
 
 class Delivery:
-    """One record on its way: a handle on the batch that holds it, which says what became of it.
+    """Handle on a sent record: gives its metadata or error once its batch is complete.
 
     >>> from odradek import Producer
     >>> with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -60,25 +60,25 @@ class Delivery:
 
     __slots__ = ("_batch", "index", "serialized_key_size", "serialized_value_size", "timestamp")
 
-    _batch: Holder
+    _batch: DeliveryBatch
     index: int
     timestamp: int
     serialized_key_size: int
     serialized_value_size: int
 
     def __init__(self) -> None:
-        raise TypeError("sending a record makes its delivery")
+        raise TypeError("deliveries are created by send()")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a delivery cannot leave the producer that made it")
+        raise TypeError("deliveries cannot be pickled")
 
-    def place(self) -> tuple[Holder, int]:
-        return self._batch.part_with(self.index)
+    def _locate(self) -> tuple[DeliveryBatch, int]:
+        return self._batch.find_part(self.index)
 
     @property
     def batch(self) -> Any:
-        """The ``ProducerBatch`` that holds the record now."""
-        return self.place()[0]
+        """The ``ProducerBatch`` that has the record, after any splits."""
+        return self._locate()[0]
 
     @property
     def topic(self) -> str:
@@ -89,11 +89,11 @@ class Delivery:
         return self._batch.partition
 
     def done(self) -> bool:
-        """Whether it is known what became of the record."""
-        return self.place()[0].done
+        """Return whether the record was acknowledged or failed."""
+        return self._locate()[0].done
 
     def metadata_and_error(self) -> tuple[RecordMetadata | None, BaseException | None]:
-        batch, index = self.place()
+        batch, index = self._locate()
         error = batch.error_of(index)
         if error is not None:
             return None, error
@@ -109,24 +109,24 @@ class Delivery:
 
     def _wait(self, timeout_s: float | None) -> None:
         while not (batch := self.batch).done:
-            waiting_of(batch).wait(batch, timeout_s)
+            waiter_of(batch).wait(batch, timeout_s)
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait until the record is written and say where; raises what kept it from that.
+        """Wait for the acknowledgement and return the metadata; raise the error if the record failed.
 
         >>> delivery.result(timeout_s=10).offset  # doctest: +SKIP
         42
         """
         self._wait(timeout_s)
-        return outcome_of(self)
+        return result_of(self)
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait as ``result`` does and give the error instead of raising it; ``None`` if all went well."""
+        """Wait as ``result`` does and return the error, or ``None``."""
         self._wait(timeout_s)
         return self.metadata_and_error()[1]
 
     def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
-        """Call ``function`` with this delivery once it is done: at once, if it is."""
+        """Call ``function`` with this delivery once it is done, immediately if it already is."""
         batch = self.batch
         if batch.done:
             function(self)
@@ -144,20 +144,20 @@ class Delivery:
 
 
 async def awaited(delivery: Delivery) -> RecordMetadata:
-    """The coroutine behind ``await delivery``."""
+    """Coroutine of ``await delivery``."""
     while not (batch := delivery.batch).done:
-        await waiting_of(batch).future(batch)
-    return outcome_of(delivery)
+        await waiter_of(batch).future(batch)
+    return result_of(delivery)
 
 
-def waiting_of(batch: Holder) -> Waiting:
-    if batch.waiting is None:
-        raise InvalidState("nobody tells when this batch is done")
-    return batch.waiting
+def waiter_of(batch: DeliveryBatch) -> CompletionWaiter:
+    if batch.waiter is None:
+        raise InvalidState("batch has no client to wait for its completion")
+    return batch.waiter
 
 
-def outcome_of(delivery: Delivery) -> RecordMetadata:
+def result_of(delivery: Delivery) -> RecordMetadata:
     metadata, error = delivery.metadata_and_error()
     if metadata is None:
-        raise error or InvalidState("the batch is not done")
+        raise error or InvalidState("batch is not complete")
     return metadata

@@ -1,4 +1,4 @@
-"""The hash that decides a key's partition, as Kafka's Java clients have it, in plain Python."""
+"""Kafka's murmur2 hash of keys, and the partition of a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BITS: Final = 0xFFFFFFFF
 
 
 def murmur2(key: Buffer) -> int:
-    """The hash of a key as a signed int32."""
+    """Return the hash of a key as a signed int32."""
     data = bytes(key)
     whole = len(data) & ~3
     h = _SEED ^ len(data)
@@ -28,7 +28,7 @@ def murmur2(key: Buffer) -> int:
 
 
 def partition_for_key(key: Buffer, partition_count: int) -> int:
-    """The partition that Kafka's clients choose for a key."""
+    """Return the partition that Kafka's clients choose for a key."""
     if partition_count < 1:
-        raise ValueError("a topic has a partition or more")
+        raise ValueError(f"partition_count must be >= 1, got {partition_count}")
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

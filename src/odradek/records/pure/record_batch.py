@@ -1,10 +1,10 @@
-"""The record codec in plain Python: the specification of the compiled one, and its stand-in.
+"""Batch headers, record scanning and encoding of magic 2 batches. Older messages are in ``message_set``.
 
-Invariant: every function here and its namesake in ``_codec`` give equal results, or refuse with equal error
-codes, for all inputs. Only magic 2 records are walked here; older messages are in ``message_set``.
+Invariant: every function here and its namesake in ``compiled.record_batch`` return equal results, or raise
+equal error codes, for all inputs.
 
-Varints are Kafka's: zigzag, at most 5 bytes for int32 and 10 for int64; surplus high bits of the last byte
-fall off.
+Varints are Kafka's: zigzag, at most 5 bytes for int32 and 10 for int64; excess high bits of the last byte are
+dropped.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from odradek.records.layout import (
     MESSAGE_OVERHEAD_1,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Fault,
     Headers,
+    InvalidRecord,
     Record,
-    Walked,
+    RecordScan,
     saturated,
 )
 
@@ -44,31 +44,26 @@ _LEGACY = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")
 
 
-def pure_asked() -> bool:
-    """Whether the environment asks for this module; without the compiled one there is no choice."""
-    return True
-
-
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """CRC-32C of ``data``, continuing from ``value``."""
+    """Return the CRC-32C of ``data``, continued from ``value``."""
     return int(_crc32c_wheel.crc32c(data, value))
 
 
 def read_headers(buffer: Buffer, position: int = 0) -> list[BatchHeader]:
-    """Headers of all whole batches and messages from ``position`` on; an incomplete last one is left out.
+    """Return the headers of all complete batches and messages from ``position`` on.
 
-    Refuses with CORRUPT_MESSAGE what no batch can start with: a size below the smallest message's, an unknown
-    magic. Checksums are not looked at.
+    Raises CORRUPT_MESSAGE for a size below the smallest message and for an unknown magic. CRCs are not
+    checked.
     """
     if position < 0:
-        raise ValueError("positions start at 0")
+        raise ValueError(f"position must be >= 0, got {position}")
     headers = []
     end = len(buffer)
     while end - position >= LOG_OVERHEAD:
         size = int.from_bytes(buffer[position + 8 : position + 12], "big", signed=True)
         if size < MESSAGE_OVERHEAD_0:
             raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes is smaller than any can be"
+                ErrorCode.CORRUPT_MESSAGE, f"size of a batch must be >= {MESSAGE_OVERHEAD_0}, got {size}"
             )
         if end - position <= LOG_OVERHEAD + 4:
             break
@@ -86,7 +81,7 @@ def read_header(buffer: Buffer, position: int, size: int, magic: int) -> BatchHe
     smallest = (MESSAGE_OVERHEAD_0, MESSAGE_OVERHEAD_1, BATCH_OVERHEAD - LOG_OVERHEAD)[magic]
     if size < smallest:
         raise BrokerError(
-            ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a magic {magic} header's {smallest}"
+            ErrorCode.CORRUPT_MESSAGE, f"size of a magic {magic} batch must be >= {smallest}, got {size}"
         )
     total = size + LOG_OVERHEAD
     if magic == 2:
@@ -100,7 +95,7 @@ def read_header(buffer: Buffer, position: int, size: int, magic: int) -> BatchHe
     )
 
 
-def accept_in_place(
+def validate_in_place(
     buffer: Buffer,
     next_offset: int,
     leader_epoch: int,
@@ -113,12 +108,13 @@ def accept_in_place(
     from_client: bool,
     records: Buffer | None = None,
 ) -> BatchHeader | None:
-    """Check and place the usual case in one go: one magic 2 batch that fills a writable buffer.
+    """Validate one magic 2 batch that fills a writable buffer, and assign its offset in place.
 
-    It must be uncompressed, or compressed and its ``records`` given as decompressed.
+    The batch is uncompressed, or compressed with its decompressed ``records`` passed separately.
 
-    Returns the header as patched (base offset, leader epoch, max timestamp, and append time if asked), or
-    ``None`` with the buffer untouched when anything is unusual or wrong; the caller then finds out what.
+    Returns the patched header (base offset, leader epoch, max timestamp, and timestamp type if
+    ``append_time``), or ``None`` with the buffer unchanged for anything unusual or invalid, which the caller
+    then examines.
     """
     view = memoryview(buffer)
     if view.readonly or not _is_one_batch(view, bytes_max):
@@ -126,25 +122,27 @@ def accept_in_place(
     header = BatchHeader(0, *_without_length(HEADER.unpack_from(view)))
     if bool(header.codec_id) == (records is None):
         return None
-    if not _is_placeable(header, from_client) or crc32c(view[CRC_START:]) != header.crc:
+    if not _can_assign(header, from_client) or crc32c(view[CRC_START:]) != header.crc:
         return None
     earliest, latest = saturated(now_ms - before_max_ms), saturated(now_ms + after_max_ms)
     if append_time:
         earliest, latest = INT64_MIN, INT64_MAX
     try:
         content = view[BATCH_OVERHEAD:] if records is None else records
-        walked = walk(content, header.count, header.base_timestamp, False, earliest, latest, compacted, 1)
+        scan = scan_records(
+            content, header.count, header.base_timestamp, False, earliest, latest, compacted, 1
+        )
     except BrokerError:
         return None
-    if walked.faults or not walked.consecutive:
+    if scan.invalid or not scan.consecutive:
         return None
-    place(view, 0, next_offset, leader_epoch)
-    stamped = now_ms if append_time else walked.max_timestamp
+    assign_offset(view, 0, next_offset, leader_epoch)
+    max_timestamp = now_ms if append_time else scan.max_timestamp
     header = header._replace(base_offset=next_offset, leader_epoch=leader_epoch)
-    if append_time or stamped != header.max_timestamp:
+    if append_time or max_timestamp != header.max_timestamp:
         attributes = (header.attributes & 0x77) | (APPEND_TIME_BIT if append_time else 0)
-        crc = stamp(view, 0, header.size_bytes, attributes, stamped)
-        header = header._replace(attributes=attributes, max_timestamp=stamped, crc=crc)
+        crc = set_max_timestamp(view, 0, header.size_bytes, attributes, max_timestamp)
+        header = header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
     return header
 
 
@@ -159,7 +157,7 @@ def _without_length(fields: tuple[int, ...]) -> tuple[int, ...]:
     return (offset, length + LOG_OVERHEAD, *rest)
 
 
-def _is_placeable(header: BatchHeader, from_client: bool) -> bool:
+def _can_assign(header: BatchHeader, from_client: bool) -> bool:
     if header.attributes & APPEND_TIME_BIT:
         return False
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
@@ -173,16 +171,16 @@ def _is_placeable(header: BatchHeader, from_client: bool) -> bool:
     return header.base_sequence >= 0 and header.producer_epoch >= 0
 
 
-def place(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch of the batch at ``position``; its CRC does not cover them."""
+def assign_offset(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Set base offset and leader epoch of the batch at ``position``, which the CRC does not cover."""
     buffer[position : position + 8] = base_offset.to_bytes(8, "big", signed=True)
     buffer[position + 12 : position + 16] = leader_epoch.to_bytes(4, "big", signed=True)
 
 
-def stamp(
+def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, size: int, attributes: int, max_timestamp: int
 ) -> int:
-    """Write attributes and max timestamp of the batch at ``position`` and renew its CRC, returned."""
+    """Set attributes and max timestamp of the batch at ``position``; return its new CRC."""
     view = memoryview(buffer)[position : position + size]
     view[CRC_START : CRC_START + 2] = attributes.to_bytes(2, "big", signed=True)
     view[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = max_timestamp.to_bytes(8, "big", signed=True)
@@ -191,7 +189,7 @@ def stamp(
     return crc
 
 
-def walk(
+def scan_records(
     records: Buffer,
     count: int,
     base_timestamp: int,
@@ -199,33 +197,33 @@ def walk(
     earliest_ms: int,
     latest_ms: int,
     compacted: bool,
-    faults_max: int,
-) -> Walked:
-    """Check the structure of ``count`` records that must fill ``records``, and hold them to rules.
+    invalid_max: int,
+) -> RecordScan:
+    """Check the structure of ``count`` records that must fill ``records``, and the topic's rules.
 
-    With ``timestamp_fixed`` every record has ``base_timestamp``. A record without timestamp (-1) is in every
-    window. At most ``faults_max`` faults are listed. A malformed record is INVALID_RECORD.
+    With ``timestamp_fixed`` every record has ``base_timestamp``. A record without timestamp (-1) is always in
+    range. At most ``invalid_max`` invalid records are listed. A malformed record raises INVALID_RECORD.
     """
     reader = RecordCursor(records)
     max_timestamp, consecutive = -1, True
-    faults: list[Fault] = []
+    invalid: list[InvalidRecord] = []
     for index in range(count):
         delta, offset_delta, keyless = reader.skip_record()
         timestamp = base_timestamp if timestamp_fixed else wrapped_int64(base_timestamp + delta)
         max_timestamp = max(max_timestamp, timestamp)
         consecutive = consecutive and offset_delta == index
-        outside = timestamp != -1 and not earliest_ms <= timestamp <= latest_ms
-        refused = compacted and keyless
-        if (refused or outside) and len(faults) < faults_max:
-            faults.append(Fault(index, offset_delta, timestamp, refused))
+        out_of_range = timestamp != -1 and not earliest_ms <= timestamp <= latest_ms
+        lacks_key = compacted and keyless
+        if (lacks_key or out_of_range) and len(invalid) < invalid_max:
+            invalid.append(InvalidRecord(index, offset_delta, timestamp, lacks_key))
     reader.finish()
-    return Walked(max_timestamp, consecutive, faults)
+    return RecordScan(max_timestamp, consecutive, invalid)
 
 
 def decode_records(
     records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
 ) -> list[Record]:
-    """Read ``count`` records that must fill ``records``; keys and values are copied out."""
+    """Decode ``count`` records that must fill ``records``; keys and values are copied."""
     reader = RecordCursor(records)
     decoded = []
     for _ in range(count):
@@ -237,7 +235,7 @@ def decode_records(
 
 
 class BatchBuffer:
-    """Records being gathered for one magic 2 batch, encoded as they come."""
+    """Encoded records of a magic 2 batch under construction."""
 
     __slots__ = ("_records", "base_timestamp", "count", "last_offset_delta", "max_timestamp")
 
@@ -250,7 +248,7 @@ class BatchBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the encoded records so far."""
+        """Size of the encoded records so far."""
         return len(self._records)
 
     def append(
@@ -261,14 +259,17 @@ class BatchBuffer:
         headers: Iterable[tuple[str, Buffer | None]] = (),
         offset_delta: int = -1,
     ) -> int:
-        """Add a record, after the last one unless an offset delta above the last is given; returns the size.
+        """Add a record at the next offset delta, or at a higher one; return the size.
 
-        A batch that would pass 2 GiB, a delta that does not rise and a timestamp below -1 cannot be said:
-        ``LocalProtocolViolation``, and nothing is added.
+        Raises ``LocalProtocolViolation``, and adds nothing, for a batch above 2 GiB, an offset delta that
+        does not increase, or a timestamp below -1.
         """
         delta = self.last_offset_delta + 1 if offset_delta < 0 else offset_delta
         if timestamp < -1 or not self.last_offset_delta < delta <= INT32_MAX:
-            raise LocalProtocolViolation(f"no record can have timestamp {timestamp} and offset delta {delta}")
+            raise LocalProtocolViolation(
+                f"timestamp must be >= -1 and offset delta > {self.last_offset_delta}, "
+                f"got {timestamp} and {delta}"
+            )
         base = timestamp if self.base_timestamp is None else self.base_timestamp
         body = bytearray(1)
         put_varint(body, wrapped_int64(timestamp - base))
@@ -277,7 +278,7 @@ class BatchBuffer:
         put_sized(body, value)
         put_headers(body, headers)
         if len(self._records) + len(body) + 5 > INT32_MAX - BATCH_OVERHEAD:
-            raise LocalProtocolViolation("a batch cannot pass 2 GiB")
+            raise LocalProtocolViolation("size of a batch must be <= 2 GiB")
         put_varint(self._records, len(body))
         self._records += body
         self.base_timestamp = base
@@ -287,7 +288,7 @@ class BatchBuffer:
         return len(self._records)
 
     def records(self) -> bytes:
-        """The encoded records, uncompressed."""
+        """Return the encoded, uncompressed records."""
         return bytes(self._records)
 
 
@@ -308,26 +309,26 @@ def put_sized(out: bytearray, data: Buffer | None) -> None:
 
 
 def put_headers(out: bytearray, headers: Iterable[tuple[str, Buffer | None]]) -> None:
-    given = tuple(headers)
-    put_varint(out, len(given))
-    for name, value in given:
+    pairs = tuple(headers)
+    put_varint(out, len(pairs))
+    for name, value in pairs:
         if not isinstance(name, str):
-            raise LocalProtocolViolation("a record header needs a key")
+            raise LocalProtocolViolation("key of a record header must be a str")
         put_sized(out, name.encode())
         put_sized(out, value)
 
 
 def wrapped_int64(value: int) -> int:
-    """Wrap as 64-bit arithmetic does."""
+    """Wrap around as 64-bit arithmetic does."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
-def malformed(what: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_RECORD, what)
+def malformed(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_RECORD, message)
 
 
 class RecordCursor:
-    """A cursor over the records of one batch; any step past the end is INVALID_RECORD."""
+    """Cursor over the records of a batch; reading past the end raises INVALID_RECORD."""
 
     __slots__ = ("data", "end", "position")
 
@@ -338,17 +339,17 @@ class RecordCursor:
 
     def varint(self, bytes_max: int, bits: int) -> int:
         value = shift = 0
-        for taken in range(bytes_max):
-            if self.position + taken >= self.end:
-                raise malformed("a record ends in the middle of a number")
-            byte = self.data[self.position + taken]
+        for index in range(bytes_max):
+            if self.position + index >= self.end:
+                raise malformed("record ends within a varint")
+            byte = self.data[self.position + index]
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                self.position += taken + 1
+                self.position += index + 1
                 value &= (1 << bits) - 1
                 return (value >> 1) ^ -(value & 1)
-        raise malformed(f"a number in a record is longer than {bytes_max} bytes")
+        raise malformed(f"varint must have <= {bytes_max} bytes")
 
     def sized(self) -> memoryview | None:
         size = self.varint(5, 32)
@@ -356,32 +357,32 @@ class RecordCursor:
             return None
         start = self.position
         if size > self.end - start:
-            raise malformed("a field of a record reaches past the end of the batch")
+            raise malformed("field of a record exceeds the batch")
         self.position = start + size
         return self.data[start : self.position]
 
     def header_count(self) -> int:
         count = self.varint(5, 32)
         if not 0 <= count <= self.end - self.position:
-            raise malformed(f"a record claims {count} headers")
+            raise malformed(f"header count of a record must be in 0..{self.end - self.position}, got {count}")
         return count
 
     def header_key(self) -> memoryview:
         key = self.sized()
         if key is None:
-            raise malformed("a record header has no key")
+            raise malformed("key of a record header must not be null")
         return key
 
     def start_record(self) -> int:
         size = self.varint(5, 32)
         if size < 1 or size > self.end - self.position:
-            raise malformed(f"a record claims {size} bytes")
+            raise malformed(f"size of a record must be in 1..{self.end - self.position}, got {size}")
         self.position += 1
         return self.position - 1 + size
 
     def end_record(self, expected: int) -> None:
         if self.position != expected:
-            raise malformed("a record's size is not that of its fields")
+            raise malformed("size of a record does not match its fields")
 
     def skip_record(self) -> tuple[int, int, bool]:
         expected = self.start_record()
@@ -407,7 +408,7 @@ class RecordCursor:
 
     def finish(self) -> None:
         if self.position != self.end:
-            raise malformed("bytes follow the batch's last record")
+            raise malformed("trailing bytes after the last record")
 
 
 def _copied(field: memoryview | None) -> bytes | None:

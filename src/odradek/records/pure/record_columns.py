@@ -1,7 +1,7 @@
-"""Rows that come as Arrow columns, on their way into batches, in plain Python: what the compiled part does.
+"""Arrow columns of records to send.
 
-Invariant: everything here and its namesake in ``_codec`` give equal results for all inputs. A column is
-checked when it is made: no row reaches past its buffers.
+Invariant: everything here and its namesake in ``compiled.producer`` return equal results for all
+inputs. A column is checked on construction: no row exceeds its buffers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.records.pure.murmur2 import partition_for_key
 from odradek.records.pure.record_batch import put_sized, put_varint
 
 Row = tuple[int, Buffer | None, Buffer | None, bytes]
-"""Timestamp, key, value, and the headers as they stand in a record."""
+"""Timestamp, key, value, and the encoded headers."""
 
 
 def _checked_bits(validity: Buffer | None, needed: int) -> memoryview | None:
@@ -24,7 +24,7 @@ def _checked_bits(validity: Buffer | None, needed: int) -> memoryview | None:
         return None
     bits = memoryview(validity).cast("B")
     if len(bits) * 8 < needed:
-        raise ValueError("a column's validity bitmap is shorter than the column")
+        raise ValueError("validity bitmap must cover all rows of the column")
     return bits
 
 
@@ -35,11 +35,11 @@ def _checked_ends(ends: Buffer, first: int, length: int, wide: bool, size: int) 
     if not length:
         return numbers
     if len(numbers) < first + length + 1:
-        raise ValueError("a column has fewer offsets than rows")
+        raise ValueError("column must have one offset more than rows")
     used = numbers[first : first + length + 1].tolist()
     rising = all(0 <= after - before <= INT32_MAX for before, after in pairwise(used))
     if used[0] < 0 or not rising or used[-1] > size:
-        raise ValueError("a column's offsets do not rise within its content")
+        raise ValueError("offsets of a column must not decrease or exceed its content")
     return numbers
 
 
@@ -48,7 +48,7 @@ def _is_null(bits: memoryview | None, row: int) -> bool:
 
 
 class BytesColumn:
-    """Nullable bytes as Arrow lays them out: ends of int32, or of int64 if ``wide``, and their content."""
+    """Nullable bytes in Arrow's layout: int32 ends, or int64 if ``wide``, and their content."""
 
     __slots__ = ("_content", "_ends", "_first", "_validity", "length")
 
@@ -62,7 +62,7 @@ class BytesColumn:
         wide: bool = False,
     ) -> None:
         if length < 0 or offset < 0:
-            raise ValueError("a column's length and offset are not negative")
+            raise ValueError(f"length and offset must be >= 0, got {length} and {offset}")
         self._content = memoryview(b"" if content is None else content).cast("B")
         self._validity = _checked_bits(validity, offset + length)
         self._ends = _checked_ends(ends, offset, length, wide, len(self._content))
@@ -85,10 +85,12 @@ class NumbersColumn:
         self, length: int, offset: int, validity: Buffer | None, values: Buffer, width: Literal[4, 8]
     ) -> None:
         if length < 0 or offset < 0 or width not in (4, 8):
-            raise ValueError("a column of numbers has int32 or int64, and a length and an offset from 0 on")
+            raise ValueError(
+                f"length and offset must be >= 0 and width 4 or 8, got {length}, {offset} and {width}"
+            )
         plain = memoryview(values).cast("B")
         if len(plain) // width < offset + length:
-            raise ValueError("a column has fewer numbers than rows")
+            raise ValueError("column must have a number per row")
         self._values = plain[: len(plain) // width * width].cast("q" if width == 8 else "i")
         self._validity = _checked_bits(validity, offset + length)
         self._first = offset
@@ -100,7 +102,7 @@ class NumbersColumn:
 
 
 class HeadersColumn:
-    """A nullable list of pairs per row: its ends count rows of ``names`` and ``values``."""
+    """Nullable list of pairs per row; its ends are indices into ``names`` and ``values``."""
 
     __slots__ = ("_ends", "_first", "_validity", "length", "names", "values")
 
@@ -115,7 +117,7 @@ class HeadersColumn:
         wide: bool = False,
     ) -> None:
         if length < 0 or offset < 0:
-            raise ValueError("a column's length and offset are not negative")
+            raise ValueError(f"length and offset must be >= 0, got {length} and {offset}")
         self._validity = _checked_bits(validity, offset + length)
         self._ends = _checked_ends(ends, offset, length, wide, min(names.length, values.length))
         self._first = offset
@@ -132,7 +134,7 @@ class HeadersColumn:
 
 
 class RecordColumns:
-    """The columns of records to send; what a row has no timestamp of gets the time of its append."""
+    """Columns of records to send; rows without timestamp get the time of their append."""
 
     __slots__ = ("_headers", "_keys", "_timestamps", "_values", "length")
 
@@ -146,7 +148,7 @@ class RecordColumns:
     ) -> None:
         for column in (values, keys, timestamps, headers):
             if column is not None and column.length < length:
-                raise ValueError("a column is shorter than the table")
+                raise ValueError("columns must not be shorter than the table")
         self.length = length
         self._values = values
         self._keys = keys
@@ -155,12 +157,12 @@ class RecordColumns:
 
     def check_range(self, start: int, stop: int) -> None:
         if start < 0 or stop > self.length:
-            raise ValueError(f"rows {start} to {stop} are not among {self.length}")
+            raise ValueError(f"row range must be within 0..{self.length}, got {start}..{stop}")
 
     def load(self, row: int, now_ms: int) -> Row | None:
-        """A row as a batch takes it; ``None`` if none can: a time before the epoch, a header without name."""
-        given = None if self._timestamps is None else self._timestamps.number(row)
-        timestamp = now_ms if given is None else given
+        """Return an encodable row; ``None`` for a timestamp before the epoch or a header without name."""
+        own_timestamp = None if self._timestamps is None else self._timestamps.number(row)
+        timestamp = now_ms if own_timestamp is None else own_timestamp
         pairs = [] if self._headers is None else self._headers.pairs(row)
         if timestamp < 0 or any(name is None for name, _ in pairs):
             return None
@@ -174,7 +176,7 @@ class RecordColumns:
     def row(
         self, index: int
     ) -> tuple[int | None, bytes | None, bytes | None, tuple[tuple[str | None, bytes | None], ...]]:
-        """Timestamp, key, value and headers of one row, to be sent by itself."""
+        """Return timestamp, key, value and headers of one row, to send it separately."""
         self.check_range(index, index + 1)
         headers = tuple(
             (None if name is None else str(name, "utf-8", "replace"), None if value is None else bytes(value))
@@ -197,21 +199,21 @@ def _cell(column: BytesColumn | None, row: int) -> memoryview | None:
 def partitions_for_keys(
     keys: BytesColumn | None,
     partition_count: int,
-    given: NumbersColumn | None = None,
+    partitions: NumbersColumn | None = None,
     ignore_keys: bool = False,
 ) -> bytearray:
-    """A partition per row as int32: the given one, else the key's, else -1 for whichever is sticky.
+    """Return an int32 partition per row: from ``partitions``, else from the key, else -1 (sticky).
 
-    A given number that no partition can have becomes 2**31 - 1, at which appending stops.
+    An invalid partition number becomes 2**31 - 1, at which appending stops.
     """
     if partition_count < 1:
-        raise ValueError("a topic has a partition or more")
-    if keys is None and given is None:
-        raise ValueError("keys or partitions must be given")
-    lengths = [column.length for column in (keys, given) if column is not None]
+        raise ValueError(f"partition_count must be >= 1, got {partition_count}")
+    if keys is None and partitions is None:
+        raise ValueError("keys or partitions are required")
+    lengths = [column.length for column in (keys, partitions) if column is not None]
     chosen = array("i")
     for row in range(min(lengths)):
-        number = None if given is None else given.number(row)
+        number = None if partitions is None else partitions.number(row)
         key = None if keys is None or ignore_keys else keys.cell(row)
         if number is not None:
             chosen.append(number if 0 <= number <= INT32_MAX else INT32_MAX)

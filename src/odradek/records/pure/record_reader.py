@@ -1,9 +1,9 @@
-"""The records of one partition in a fetch answer, in plain Python: what the compiled part must do.
+"""Reader of the fetched records of one partition.
 
-Invariant: whatever the bytes are, a reader ends: each step passes a batch or a record, or fails for good.
-What comes out has rising offsets from ``start_offset`` on. Batches are decompressed one at a time, when their
-turn comes. Of committed reading: a producer is aborted from the first offset of its aborted transaction to
-its abort marker, and its transactional batches in between are passed over; so are control batches, always.
+Invariant: a reader terminates for any bytes: each step passes a batch or a record, or fails permanently.
+Offsets increase, from ``start_offset`` on. Batches are decompressed one at a time. With READ_COMMITTED,
+transactional batches of a producer are skipped from the first offset of its aborted transaction to the abort
+marker; control batches are always skipped.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ BATCHES_WALKED_MAX: Final = 1024
 
 
 def allocate_fetch_buffer(size: int) -> memoryview:
-    """A buffer to receive fetched bytes into; what is in it before that is anything at all.
+    """Return an uninitialized buffer for a fetch response.
 
-    It lives as long as a view of it does. The compiled codec keeps a few for the next ones who ask.
+    It lives as long as a view of it. The compiled codec reuses a few buffers.
     """
     return memoryview(bytearray(size))
 
 
 class _Failure(NamedTuple):
     code: ErrorCode
-    words: str
+    message: str
 
 
-class _NotForUs(Exception):
-    """A batch that is passed over."""
+class _SkipBatch(Exception):
+    """Raised to skip a batch."""
 
 
 class RecordReader:
-    """Records out of fetched bytes; ``next_offset`` is where to go on.
+    """Reads records from fetched bytes; ``next_offset`` is the position after the last one.
 
-    ``aborted`` are producer ids and first offsets of aborted transactions, in any order; ``None`` reads
+    ``aborted`` has producer ids and first offsets of aborted transactions, in any order; ``None`` reads
     uncommitted records too.
     """
 
@@ -65,14 +65,14 @@ class RecordReader:
         "_bytes_max",
         "_check_crcs",
         "_failure",
-        "_held_back",
         "_last_offset",
         "_left",
+        "_pending",
         "_position",
         "_records",
         "_view",
-        "cut_off",
         "exhausted",
+        "has_partial_batch",
         "leader_epoch",
         "next_offset",
         "partition",
@@ -95,7 +95,7 @@ class RecordReader:
         self.partition = partition
         self.next_offset = start_offset
         self.leader_epoch = -1
-        self.exhausted = self.cut_off = False
+        self.exhausted = self.has_partial_batch = False
         self._aborted: list[tuple[int, int]] | None = None
         if aborted is not None:
             self._aborted = sorted(((first, producer) for producer, first in aborted), reverse=True)
@@ -105,61 +105,61 @@ class RecordReader:
         self._position = self._batch_position = 0
         self._last_offset = self._left = -1
         self._records: Iterator[ConsumerRecord] | None = None
-        self._held_back: ConsumerRecord | None = None
+        self._pending: ConsumerRecord | None = None
         self._failure: _Failure | None = None
         self._look_ahead()
 
     @property
     def bytes_left(self) -> int:
-        """Bytes of batches that have not been entered, a cut-off one included."""
+        """Bytes of batches not read yet, including a partial one."""
         return len(self._view) - self._position
 
     def end_offset(self) -> int | None:
-        """The offset after the last whole batch: where the next fetch may begin before this one is read.
+        """Return the offset after the last complete batch, where the next fetch can start.
 
         None if there is no such batch, or if there are too many, or batches of an old format.
         """
-        found: int | None = None
+        end_offset: int | None = None
         position = 0
         for _ in range(BATCHES_WALKED_MAX):
             if len(self._view) - position < BATCH_OVERHEAD:
-                return found
+                return end_offset
             size = int.from_bytes(self._view[position + 8 : position + 12], signed=True)
             if size <= 0 or self._view[position + MAGIC_POSITION] != 2:
                 return None
             if position + size + LOG_OVERHEAD > len(self._view):
-                return found
+                return end_offset
             base_offset = int.from_bytes(self._view[position : position + 8], signed=True)
             last_delta = int.from_bytes(self._view[position + 23 : position + 27], signed=True)
             if base_offset < 0 or last_delta < 0 or base_offset > INT64_MAX - 1 - last_delta:
                 return None
-            found = base_offset + last_delta + 1
+            end_offset = base_offset + last_delta + 1
             position += size + LOG_OVERHEAD
         return None
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """At most so many records; fewer only at the end, or before bytes that cannot be read.
+        """Read at most ``records_max`` records; fewer only at the end, or before corrupt bytes.
 
-        The next call after those raises ``RecordCorrupt``, and so does every further one.
+        The call after those raises ``RecordCorrupt``, and so does every later one.
         """
-        taken: list[ConsumerRecord] = []
-        while len(taken) < records_max and (record := self._next()) is not None:
-            taken.append(record)
+        records: list[ConsumerRecord] = []
+        while len(records) < records_max and (record := self._next()) is not None:
+            records.append(record)
             self.next_offset = record.offset + 1
-        self._end_call(records_max, len(taken))
-        return taken
+        self._end_call(records_max, len(records))
+        return records
 
     def take_columns(self, records_max: int, into: ColumnBuilder, stop_offset: int = INT64_MAX) -> int:
-        """As ``take``, but rows for Arrow, none of them at ``stop_offset`` or beyond; returns how many."""
+        """Read rows into ``into`` as ``take`` does, up to ``stop_offset`` (exclusive); return how many."""
         count = 0
         while count < records_max and (record := self._next(stop_offset)) is not None:
             if record.offset >= stop_offset:
-                # Nothing is left before it: who stops there goes on there.
-                self._held_back = record
+                # No record is left before ``stop_offset``.
+                self._pending = record
                 self.next_offset = stop_offset
                 break
             if not into.add(record):
-                self._held_back = record
+                self._pending = record
                 break
             self.next_offset = record.offset + 1
             count += 1
@@ -168,13 +168,13 @@ class RecordReader:
         return count
 
     def _end_batch(self) -> None:
-        """Leave a batch whose last record was given."""
-        if self._records is not None and self._left == 0 and self._held_back is None:
+        """Leave a batch after its last record."""
+        if self._records is not None and self._left == 0 and self._pending is None:
             try:
                 for _ in self._records:
                     pass
-            except BrokerError as refusal:
-                self._fail(refusal)
+            except BrokerError as error:
+                self._fail(error)
             else:
                 self._pass()
 
@@ -183,14 +183,14 @@ class RecordReader:
         if self._failure is None and self._records is None:
             self._look_ahead()
         if self._failure is not None and records_max > 0 and not count:
-            raise RecordCorrupt(self._failure.words, code=self._failure.code, retriable=False)
+            raise RecordCorrupt(self._failure.message, code=self._failure.code, retriable=False)
 
     def _next(self, stop_offset: int = INT64_MAX) -> ConsumerRecord | None:
-        """The next record that is for us; ``None`` at the end, or if it cannot be read."""
+        """Return the next record to deliver; ``None`` at the end, or if it is corrupt."""
         if self.next_offset >= stop_offset:
             return None
-        if self._held_back is not None:
-            record, self._held_back = self._held_back, None
+        if self._pending is not None:
+            record, self._pending = self._pending, None
             return record
         while (
             self._failure is None
@@ -203,10 +203,10 @@ class RecordReader:
                 for record in self._records:
                     if record.offset >= self.next_offset:
                         return record
-            except _NotForUs:
+            except _SkipBatch:
                 pass
-            except BrokerError as refusal:
-                self._fail(refusal)
+            except BrokerError as error:
+                self._fail(error)
                 return None
             self._pass()
         return None
@@ -215,18 +215,18 @@ class RecordReader:
         self._records = None
         self.next_offset = max(self.next_offset, self._last_offset + 1)
 
-    def _fail(self, refusal: BrokerError) -> None:
+    def _fail(self, error: BrokerError) -> None:
         start = self._view[self._batch_position : self._batch_position + 8]
         offset = int.from_bytes(start, "big", signed=True) if len(start) == 8 else -1
-        words = (
-            f"{self.topic}-{self.partition}: the batch at offset {offset} (byte {self._batch_position} of "
-            f"what was fetched) cannot be read: {refusal.message}"
+        message = (
+            f"{self.topic}-{self.partition}: batch at offset {offset} (byte {self._batch_position} of the "
+            f"fetched records) is corrupt: {error.message}"
         )
-        self._failure = _Failure(refusal.code, words)
+        self._failure = _Failure(error.code, message)
         self._records = None
 
     def _look_ahead(self) -> bool:
-        """Whether something follows that is more than a batch that was cut off."""
+        """Return whether a complete batch, or an invalid one, follows."""
         left = len(self._view) - self._position
         if left >= LOG_OVERHEAD:
             size = int.from_bytes(self._view[self._position + 8 : self._position + 12], "big", signed=True)
@@ -236,40 +236,40 @@ class RecordReader:
                 magic = self._view[self._position + MAGIC_POSITION]
                 if magic > 2 or left >= size + LOG_OVERHEAD:
                     return True
-        self.cut_off = left > 0
+        self.has_partial_batch = left > 0
         self.exhausted = True
         return False
 
     def _enter(self) -> Iterator[ConsumerRecord]:
-        """Go into the next batch and past it."""
+        """Open the next batch and advance past it."""
         self._batch_position = position = self._position
         size = int.from_bytes(self._view[position + 8 : position + 12], "big", signed=True)
         if size < MESSAGE_OVERHEAD_0:
-            raise _corrupt(f"{size} bytes are less than any batch has")
+            raise _corrupt(f"size must be >= {MESSAGE_OVERHEAD_0}, got {size}")
         magic = self._view[position + MAGIC_POSITION]
         if magic > 2:
-            raise _corrupt(f"there is no magic {magic}")
+            raise _corrupt(f"unknown magic {magic}")
         header = read_header(self._view, position, size, magic)
         return self._enter_batch(header) if magic == 2 else self._enter_message(header)
 
     def _enter_batch(self, header: BatchHeader) -> Iterator[ConsumerRecord]:
         checked = self._view[header.position + CRC_START : header.end_position]
         if self._check_crcs and crc32c(checked) != header.crc:
-            raise _corrupt("its checksum is not that of its bytes")
+            raise _corrupt("CRC does not match its bytes")
         numbers = (header.base_offset, header.last_offset_delta, header.count)
         if min(numbers) < 0 or header.last_offset >= INT64_MAX:
             raise _corrupt(
-                f"no batch has {header.count} records in {header.last_offset_delta} and 1 offsets "
-                f"from {header.base_offset} on"
+                f"invalid header: base offset {header.base_offset}, last offset delta "
+                f"{header.last_offset_delta}, {header.count} records"
             )
         self.leader_epoch = header.leader_epoch
         self._last_offset = header.last_offset
         self._left = header.count
         self._position = header.end_position
         if self._aborted is not None and header.has_producer_id and self._is_aborted(self._aborted, header):
-            raise _NotForUs
+            raise _SkipBatch
         if header.is_control or header.last_offset < self.next_offset:
-            raise _NotForUs
+            raise _SkipBatch
         return self._read(header, self._content(header))
 
     def _content(self, header: BatchHeader) -> memoryview:
@@ -290,7 +290,7 @@ class RecordReader:
             return False
         key = RecordCursor(self._content(header)).read_record()[2]
         if key is None or len(key) < 4 or key[0] >= 0x80:
-            raise BrokerError(ErrorCode.INVALID_RECORD, "a control record's key is none")
+            raise BrokerError(ErrorCode.INVALID_RECORD, "malformed key of a control record")
         return key[2:4] == b"\0\0"
 
     def _read(self, header: BatchHeader, content: memoryview) -> Iterator[ConsumerRecord]:
@@ -300,7 +300,7 @@ class RecordReader:
             delta, offset_delta, key, value, headers = cursor.read_record()
             if not 0 <= offset_delta <= header.last_offset_delta:
                 raise BrokerError(
-                    ErrorCode.INVALID_RECORD, "a record's offset is not among those of its batch"
+                    ErrorCode.INVALID_RECORD, "offset of a record is outside the range of its batch"
                 )
             timestamp = header.max_timestamp if fixed else wrapped_int64(header.base_timestamp + delta)
             yield ConsumerRecord(
@@ -323,7 +323,7 @@ class RecordReader:
         self._last_offset = header.base_offset
         self._position = header.end_position
         if not 0 <= header.base_offset < INT64_MAX:
-            raise _corrupt(f"no message has offset {header.base_offset}")
+            raise _corrupt(f"invalid message offset {header.base_offset}")
         return self._read_messages(header, header.timestamp_type if header.magic else None)
 
     def _read_messages(
@@ -331,9 +331,9 @@ class RecordReader:
     ) -> Iterator[ConsumerRecord]:
         for message in read_message(self._view, header, self._bytes_max):
             offset, timestamp, key, value, headers = message.record
-            # The wrapper of a producer that did not care has offset 0, and says nothing about those inside.
+            # Some producers leave the wrapper offset at 0; inner offsets are then unrelated to it.
             if offset > (header.base_offset or INT64_MAX - 1):
-                raise _corrupt(f"offset {offset} is inside a message that ends before")
+                raise _corrupt(f"inner offset {offset} exceeds the wrapper's {header.base_offset}")
             yield ConsumerRecord(
                 self.topic,
                 self.partition,
@@ -349,5 +349,5 @@ class RecordReader:
             )
 
 
-def _corrupt(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.CORRUPT_MESSAGE, why)
+def _corrupt(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, message)

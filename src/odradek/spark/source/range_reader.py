@@ -17,7 +17,7 @@ from odradek.client.blocking.range_consumer import RangeConsumer
 from odradek.client.environment import system_environment
 from odradek.model.client_errors import ClientError, OffsetOutOfRange, TimedOut, UnknownTopic
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder
+from odradek.records.client.consumer import ColumnBuilder
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.source.arrow_batches import BATCH_BYTES_MAX, ROWS_MAX, ArrowBatchBuilder
 from odradek.spark.source.data_loss import (

@@ -21,7 +21,7 @@ from odradek.cli.records.record_format import (
     unescape,
 )
 from odradek.model.protocol_enums import TimestampType
-from odradek.records.codec import ConsumerRecord
+from odradek.records.client.consumer import ConsumerRecord
 
 
 def record(value: bytes | None = b"v", key: bytes | None = b"k", headers: Any = ((("h", b"1")),)) -> Any:

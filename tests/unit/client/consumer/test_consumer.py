@@ -31,7 +31,7 @@ from odradek.model.client_errors import (
     WakeupError,
 )
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ConsumerRecord
+from odradek.records.client.consumer import ConsumerRecord
 from odradek.records.layout import Compression
 from odradek.testing.clock import WALL_START_MS
 from odradek.wire.messages.delete_records import (

@@ -15,7 +15,7 @@ from odradek.client.consumer.consumer import Consumer
 from odradek.client.interceptors import ConsumerInterceptor
 from odradek.model.client_errors import ConcurrentUse, SerializationFailed
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ConsumerRecord
+from odradek.records.client.consumer import ConsumerRecord
 
 A0, A1 = PARTITIONS = (TopicPartition("a", 0), TopicPartition("a", 1))
 BROKER = {

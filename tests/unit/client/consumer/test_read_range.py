@@ -10,7 +10,7 @@ from tests.support.simulation.consumer_fixture import ConsumerFixture, play
 
 from odradek.client.consumer.consumer import Consumer
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder
+from odradek.records.client.consumer import ColumnBuilder
 from odradek.records.layout import POLL_COLUMNS
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.client.producer.deliveries import Deliveries, LoopNotifier, ThreadNotifier
 from odradek.model.client_errors import InvalidState, TimedOut
-from odradek.records.codec import ProducerBatch
+from odradek.records.client.producer import ProducerBatch
 
 
 def new_batch(notifier: object, *values: bytes) -> ProducerBatch:

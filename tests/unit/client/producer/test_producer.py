@@ -21,7 +21,7 @@ from odradek.model.client_errors import (
     TimedOut,
     UnknownTopic,
 )
-from odradek.records.codec import partition_for_key
+from odradek.records.client.producer import partition_for_key
 
 NO_AUTO_CREATION = {"auto.create.topics.enable": "false"}
 

@@ -9,7 +9,7 @@ from odradek.client.network.metadata import TopicMetadata, topic_metadata
 from odradek.client.producer.accumulator.record_accumulator import RecordAccumulator
 from odradek.client.producer.sticky_partitioner import PseudoRandom, StickyPartitioner
 from odradek.client.values import PartitionInfo
-from odradek.records.codec import ProducerBatch, RecordAppender
+from odradek.records.client.producer import ProducerBatch, RecordAppender
 
 BATCH_BYTES = 1000
 

@@ -1,31 +1,28 @@
-"""Columns are made as they are wanted: some of them, up to an offset, up to so many bytes."""
+"""Column selection, stop offset and byte limit of ColumnBuilder."""
 
 from __future__ import annotations
 
 from itertools import chain
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fetched_batches import aborted_lists, batch, fetches, marker
+from tests.support.record_codecs import COMPILED, IMPLEMENTATIONS
 
 from odradek.model.client_errors import RecordCorrupt
 from odradek.model.protocol_enums import Compression
-from odradek.records import _codec
 from odradek.records.batch import BatchBuilder, Record
 from odradek.records.control_records import ControlRecordType
 from odradek.records.layout import INT64_MAX, INT64_MIN, POLL_COLUMNS, Columns, ColumnSet
 from odradek.records.message_set import write_message_set
-from odradek.records.pure import consumer
-
-TWINS = (_codec, consumer)
 
 subsets = st.integers(0, 255).map(ColumnSet)
 
 FIELDS_OF = {
-    ColumnSet.PLACES: ("topic_indices", "partitions"),
+    ColumnSet.PARTITIONS: ("topic_indices", "partitions"),
     ColumnSet.OFFSETS: ("offsets",),
     ColumnSet.TIMESTAMPS: ("timestamps",),
     ColumnSet.TIMESTAMP_TYPES: ("timestamp_types",),
@@ -35,10 +32,10 @@ FIELDS_OF = {
 }
 
 
-@pytest.fixture(params=TWINS, ids=["compiled", "python"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
-    made: ModuleType = request.param
-    return made
+@pytest.fixture(params=IMPLEMENTATIONS, ids=["compiled", "python"])
+def implementation(request: pytest.FixtureRequest) -> SimpleNamespace:
+    param: SimpleNamespace = request.param
+    return param
 
 
 def plain(columns: Any) -> list[Any]:
@@ -51,13 +48,13 @@ def numbers(part: Any, kind: str) -> list[int]:
 
 
 def rounds(
-    twin: ModuleType, data: bytes, wanted: int, stops: list[int], bytes_max: int, aborted: Any
+    implementation: SimpleNamespace, data: bytes, wanted: int, stops: list[int], bytes_max: int, aborted: Any
 ) -> list[Any]:
-    """What one builder gets from a reader, stop after stop."""
+    """Columns that one builder gets from a reader, up to each stop offset in turn."""
     observed: list[Any] = []
     reader, builder = (
-        twin.RecordReader(data, "t", 2, 0, aborted=aborted),
-        twin.ColumnBuilder(wanted, bytes_max),
+        implementation.RecordReader(data, "t", 2, 0, aborted=aborted),
+        implementation.ColumnBuilder(wanted, bytes_max),
     )
     for stop in [*sorted(stops), INT64_MAX]:
         for _ in range(200):
@@ -65,7 +62,7 @@ def rounds(
                 count = reader.take_columns(3, builder, stop)
             except RecordCorrupt as refusal:
                 return [*observed, ("refuses", refusal.code, reader.next_offset)]
-            state = (reader.next_offset, reader.exhausted, reader.cut_off, reader.leader_epoch)
+            state = (reader.next_offset, reader.exhausted, reader.has_partial_batch, reader.leader_epoch)
             is_full = builder.is_full
             observed.append((count, builder.row_count, is_full, state))
             if is_full or count:
@@ -78,20 +75,22 @@ def rounds(
 
 
 @given(fetches(), subsets, st.lists(st.integers(0, 30), max_size=3), st.integers(0, 60), aborted_lists)
-def test_twins_make_the_same_columns(
+def test_implementations_build_equal_columns(
     data: bytes, wanted: int, stops: list[int], bytes_max: int, aborted: Any
 ) -> None:
-    compiled, python = (rounds(twin, data, wanted, stops, bytes_max, aborted) for twin in TWINS)
+    compiled, python = (
+        rounds(implementation, data, wanted, stops, bytes_max, aborted) for implementation in IMPLEMENTATIONS
+    )
     assert compiled == python
 
 
 @given(fetches(), st.lists(st.integers(0, 30), max_size=3), aborted_lists)
-def test_stops_lose_nothing_and_give_nothing_twice(data: bytes, stops: list[int], aborted: Any) -> None:
+def test_stop_offsets_neither_lose_nor_repeat_rows(data: bytes, stops: list[int], aborted: Any) -> None:
     def offsets(stops: list[int]) -> list[list[int]]:
-        reader = _codec.RecordReader(data, "t", 0, 0, aborted=aborted)
+        reader = COMPILED.RecordReader(data, "t", 0, 0, aborted=aborted)
         found = []
         for stop in [*sorted(stops), INT64_MAX]:
-            builder = _codec.ColumnBuilder()
+            builder = COMPILED.ColumnBuilder()
             while reader.take_columns(2, builder, stop):
                 pass
             found.append(numbers(builder.finish().offsets, "q"))
@@ -103,13 +102,15 @@ def test_stops_lose_nothing_and_give_nothing_twice(data: bytes, stops: list[int]
         assert all(offset < stop for offset in part)
 
 
-@given(fetches(), subsets, st.sampled_from(TWINS))
-def test_what_nobody_wants_is_empty_and_the_rest_as_ever(data: bytes, wanted: int, twin: ModuleType) -> None:
+@given(fetches(), subsets, st.sampled_from(IMPLEMENTATIONS))
+def test_unselected_columns_are_empty_and_the_others_unchanged(
+    data: bytes, wanted: int, implementation: SimpleNamespace
+) -> None:
     wanted &= ~ColumnSet.TIMESTAMPS_US
 
     def columns(chosen: int) -> Any:
-        builder = twin.ColumnBuilder(chosen)
-        twin.RecordReader(data, "t", 2, 0).take_columns(100, builder)
+        builder = implementation.ColumnBuilder(chosen)
+        implementation.RecordReader(data, "t", 2, 0).take_columns(100, builder)
         return builder.finish()
 
     whole, some = columns(POLL_COLUMNS | ColumnSet.TIMESTAMP_TYPES), columns(wanted)
@@ -121,7 +122,7 @@ def test_what_nobody_wants_is_empty_and_the_rest_as_ever(data: bytes, wanted: in
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_each_row_tells_whose_time_it_has(twin: ModuleType, magic: int) -> None:
+def test_timestamp_types(implementation: SimpleNamespace, magic: int) -> None:
     own = BatchBuilder(0)
     own.append(7, None, b"")
     brokers = BatchBuilder(1, append_time_ms=9)
@@ -131,8 +132,8 @@ def test_each_row_tells_whose_time_it_has(twin: ModuleType, magic: int) -> None:
         if magic < 2
         else b""
     )
-    builder = twin.ColumnBuilder(ColumnSet.TIMESTAMP_TYPES | ColumnSet.TIMESTAMPS_US)
-    twin.RecordReader(own.build() + brokers.build() + old, "t", 0, 0).take_columns(9, builder)
+    builder = implementation.ColumnBuilder(ColumnSet.TIMESTAMP_TYPES | ColumnSet.TIMESTAMPS_US)
+    implementation.RecordReader(own.build() + brokers.build() + old, "t", 0, 0).take_columns(9, builder)
     columns = builder.finish()
     tail = {0: [(-1, -1000)], 1: [(0, 5000)], 2: []}[magic]
     found = zip(numbers(columns.timestamp_types, "i"), numbers(columns.timestamps, "q"), strict=True)
@@ -148,17 +149,19 @@ def test_each_row_tells_whose_time_it_has(twin: ModuleType, magic: int) -> None:
         (INT64_MIN, INT64_MIN),
     ],
 )
-def test_microseconds_reach_as_far_as_64_bits(twin: ModuleType, given_ms: int, expected_us: int) -> None:
+def test_microseconds_saturate_at_int64(
+    implementation: SimpleNamespace, given_ms: int, expected_us: int
+) -> None:
     made = BatchBuilder(0, append_time_ms=given_ms)
     made.append(0, None, b"")
-    builder = twin.ColumnBuilder(ColumnSet.TIMESTAMPS_US)
-    twin.RecordReader(made.build(), "t", 0, 0).take_columns(1, builder)
+    builder = implementation.ColumnBuilder(ColumnSet.TIMESTAMPS_US)
+    implementation.RecordReader(made.build(), "t", 0, 0).take_columns(1, builder)
     assert numbers(builder.finish().timestamps, "q") == [expected_us]
 
 
-def test_a_gap_at_the_stop_is_passed_and_what_follows_is_next(twin: ModuleType) -> None:
+def test_gap_at_the_stop_offset_is_skipped(implementation: SimpleNamespace) -> None:
     data = batch(0, b"a", b"b") + batch(10, b"c")
-    reader, builder = twin.RecordReader(data, "t", 0, 0), twin.ColumnBuilder()
+    reader, builder = implementation.RecordReader(data, "t", 0, 0), implementation.ColumnBuilder()
     assert reader.take_columns(9, builder, 5) == 2
     assert reader.take_columns(9, builder, 5) == 0
     assert reader.next_offset == 5
@@ -168,17 +171,17 @@ def test_a_gap_at_the_stop_is_passed_and_what_follows_is_next(twin: ModuleType) 
     assert reader.exhausted
 
 
-def test_control_records_at_the_end_are_passed(twin: ModuleType) -> None:
+def test_control_records_at_the_end_are_skipped(implementation: SimpleNamespace) -> None:
     data = batch(0, b"a") + marker(1, 7, ControlRecordType.COMMIT) + batch(2, b"b")
-    reader, builder = twin.RecordReader(data, "t", 0, 0), twin.ColumnBuilder()
+    reader, builder = implementation.RecordReader(data, "t", 0, 0), implementation.ColumnBuilder()
     assert reader.take_columns(9, builder, 2) == 1
     assert reader.next_offset == 2
     assert not reader.exhausted
 
 
-def test_no_row_is_taken_beyond_enough_bytes_but_one_is_always(twin: ModuleType) -> None:
-    reader = twin.RecordReader(batch(0, *([b"x" * 99] * 5)), "t", 0, 0)  # and keys of one byte
-    builder = twin.ColumnBuilder(POLL_COLUMNS, 150)
+def test_byte_limit_stops_after_the_row_that_reaches_it(implementation: SimpleNamespace) -> None:
+    reader = implementation.RecordReader(batch(0, *([b"x" * 99] * 5)), "t", 0, 0)  # and keys of one byte
+    builder = implementation.ColumnBuilder(POLL_COLUMNS, 150)
     assert reader.take_columns(9, builder) == 2
     assert builder.is_full
     assert reader.take_columns(9, builder) == 0
@@ -186,6 +189,6 @@ def test_no_row_is_taken_beyond_enough_bytes_but_one_is_always(twin: ModuleType)
     builder.finish()
     assert not builder.is_full
     assert reader.take_columns(9, builder) == 2
-    tiny = twin.ColumnBuilder(POLL_COLUMNS, 0)
+    tiny = implementation.ColumnBuilder(POLL_COLUMNS, 0)
     assert reader.take_columns(9, tiny) == 1
     assert reader.exhausted

@@ -1,46 +1,46 @@
-"""Where each record of a producer goes: into an open batch by the one call, or the slow way."""
+"""RecordAppender: appends to open batches, or calls the fallback."""
 
 import threading
 from array import array
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_codecs import COMPILED, IMPLEMENTATIONS, PURE
 
-from odradek.records import _codec, codec
-from odradek.records.pure import producer
+from odradek.records import codec
+from odradek.records.client import producer as client_producer
 
-TWINS = (_codec, producer)
 NOW = 1_700_000_000_000
 
 
-@pytest.fixture(params=TWINS, ids=["compiled", "python"])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
-    made: ModuleType = request.param
-    return made
+@pytest.fixture(params=IMPLEMENTATIONS, ids=["compiled", "python"])
+def implementation(request: pytest.FixtureRequest) -> SimpleNamespace:
+    param: SimpleNamespace = request.param
+    return param
 
 
-class Slow:
-    """Notes what it is given."""
+class Fallback:
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
     def __call__(self, *arguments: Any) -> str:
         self.calls.append(arguments)
-        return "slow"
+        return "fallback"
 
 
 def opened(
-    twin: ModuleType, partitions: int = 3, *, capacity: int = 4096, **options: Any
-) -> tuple[Any, Slow, list[Any]]:
-    slow = Slow()
-    appender = twin.RecordAppender(slow, lambda: NOW, **options)
+    implementation: SimpleNamespace, partitions: int = 3, *, capacity: int = 4096, **options: Any
+) -> tuple[Any, Fallback, list[Any]]:
+    slow = Fallback()
+    appender = implementation.RecordAppender(slow, lambda: NOW, **options)
     appender.set_topic("t", partitions)
-    batches = [twin.ProducerBatch("t", partition, capacity, NOW) for partition in range(partitions)]
+    batches = [implementation.ProducerBatch("t", partition, capacity, NOW) for partition in range(partitions)]
     for batch in batches:
         appender.set_open_batch(batch)
     appender.set_sticky("t", 1)
@@ -60,26 +60,26 @@ def sent(batch: Any) -> list[Any]:
         (b"", 275646681),
     ],
 )
-def test_keys_hash_as_kafkas_java_client_hashes_them(twin: ModuleType, key: bytes, hashed: int) -> None:
-    assert twin.murmur2(key) == hashed
-    assert twin.partition_for_key(key, 7) == (hashed & 0x7FFFFFFF) % 7
+def test_murmur2_equals_kafkas_java_client(implementation: SimpleNamespace, key: bytes, hashed: int) -> None:
+    assert implementation.murmur2(key) == hashed
+    assert implementation.partition_for_key(key, 7) == (hashed & 0x7FFFFFFF) % 7
 
 
 @given(st.binary(max_size=40))
-def test_twins_and_aiokafka_hash_alike(key: bytes) -> None:
-    assert _codec.murmur2(key) == producer.murmur2(key)
-    assert _codec.murmur2(memoryview(key)) & 0xFFFFFFFF == aiokafka_murmur2(key) & 0xFFFFFFFF
+def test_murmur2_equals_aiokafka(key: bytes) -> None:
+    assert COMPILED.murmur2(key) == PURE.murmur2(key)
+    assert COMPILED.murmur2(memoryview(key)) & 0xFFFFFFFF == aiokafka_murmur2(key) & 0xFFFFFFFF
 
 
-def test_no_topic_has_no_partitions(twin: ModuleType) -> None:
+def test_partition_count_must_be_positive(implementation: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="partition"):
-        twin.partition_for_key(b"key", 0)
+        implementation.partition_for_key(b"key", 0)
 
 
-def test_a_record_goes_where_its_partition_its_key_or_the_sticky_one_says(twin: ModuleType) -> None:
-    appender, slow, batches = opened(twin)
+def test_partition_is_explicit_or_by_key_or_sticky(implementation: SimpleNamespace) -> None:
+    appender, slow, batches = opened(implementation)
     assert appender.send("t", b"given", b"21", None, 2).partition == 2
-    assert appender.send("t", b"keyed", b"21").partition == twin.partition_for_key(b"21", 3)
+    assert appender.send("t", b"keyed", b"21").partition == implementation.partition_for_key(b"21", 3)
     assert appender.send("t", b"sticky").partition == 1
     assert appender.send("t", value=b"named", headers=[("h", b"x")], timestamp_ms=5).timestamp == 5
     assert slow.calls == []
@@ -89,10 +89,10 @@ def test_a_record_goes_where_its_partition_its_key_or_the_sticky_one_says(twin: 
     assert [record.headers for record in records if record.value == b"named"] == [(("h", b"x"),)]
 
 
-def test_the_system_is_asked_for_the_time_when_nobody_else_is(twin: ModuleType) -> None:
-    appender = twin.RecordAppender(Slow())
+def test_default_clock_is_the_systems(implementation: SimpleNamespace) -> None:
+    appender = implementation.RecordAppender(Fallback())
     appender.set_topic("t", 1)
-    appender.set_open_batch(twin.ProducerBatch("t", 0, 1000, 0))
+    appender.set_open_batch(implementation.ProducerBatch("t", 0, 1000, 0))
     assert appender.send("t", b"v", partition=0).timestamp > NOW
 
 
@@ -118,59 +118,56 @@ def test_the_system_is_asked_for_the_time_when_nobody_else_is(twin: ModuleType) 
         ("t", bytes(5000), None, None, 0, None, print),
     ],
 )
-def test_everything_else_goes_the_slow_way_as_it_was_given(
-    twin: ModuleType, arguments: tuple[Any, ...]
+def test_other_arguments_go_to_the_fallback_unchanged(
+    implementation: SimpleNamespace, arguments: tuple[Any, ...]
 ) -> None:
-    appender, slow, batches = opened(twin)
+    appender, slow, batches = opened(implementation)
     batches[0].append(1, None, b"first", None)
-    assert appender.send(*arguments) == "slow"
+    assert appender.send(*arguments) == "fallback"
     assert slow.calls == [arguments]
     assert [batch.count for batch in batches] == [1, 0, 0]
 
 
-def test_what_is_closed_goes_the_slow_way(twin: ModuleType) -> None:
-    appender, slow, batches = opened(twin)
+def test_closed_batches_and_paused_appender_use_the_fallback(implementation: SimpleNamespace) -> None:
+    appender, slow, batches = opened(implementation)
     batches[0].seal()
     appender.clear_open_batch("t", 2)
     appender.clear_open_batch("t", 9)
-    assert appender.send("t", b"v", partition=0) == appender.send("t", b"v", partition=2) == "slow"
+    assert appender.send("t", b"v", partition=0) == appender.send("t", b"v", partition=2) == "fallback"
     appender.set_sticky("t", -1)
-    assert appender.send("t", b"v") == "slow"
+    assert appender.send("t", b"v") == "fallback"
     appender.paused = True
-    assert appender.send("t", b"v", partition=1) == "slow"
+    assert appender.send("t", b"v", partition=1) == "fallback"
     appender.paused = False
-    assert appender.send("t", b"v", partition=1) != "slow"
-    appender.clear_all()
-    assert appender.open_batch("t", 1) is None
-    assert appender.send("t", b"v", partition=1) == "slow"
+    assert appender.send("t", b"v", partition=1) != "fallback"
     appender.forget_topic("t")
     appender.forget_topic("t")
     assert appender.open_batch("t", 1) is None
-    assert len(slow.calls) == 5
+    assert len(slow.calls) == 4
 
 
-def test_more_partitions_keep_the_open_batches(twin: ModuleType) -> None:
-    appender, _, batches = opened(twin)
+def test_set_topic_keeps_open_batches(implementation: SimpleNamespace) -> None:
+    appender, _, batches = opened(implementation)
     appender.set_topic("t", 5)
     assert appender.open_batch("t", 2) is batches[2]
     assert appender.open_batch("t", 4) is None
     assert appender.sticky("t") == 1
     appender.set_topic("t", 1)
     assert appender.sticky("t") == -1
-    with pytest.raises(ValueError, match="no partition"):
+    with pytest.raises(ValueError, match="partition of t must be"):
         appender.set_open_batch(batches[2])
-    with pytest.raises(ValueError, match="no partition"):
+    with pytest.raises(ValueError, match="partition of t must be"):
         appender.set_sticky("t", 1)
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="partition_count must be >= 0"):
         appender.set_topic("t", -1)
     with pytest.raises(KeyError):
         appender.sticky("unknown")
     appender.set_topic("t", 0)
-    assert appender.send("t", b"v", b"key") == "slow"
+    assert appender.send("t", b"v", b"key") == "fallback"
 
 
-def test_bytes_of_the_sticky_partition_are_counted(twin: ModuleType) -> None:
-    appender, _, batches = opened(twin)
+def test_sticky_bytes(implementation: SimpleNamespace) -> None:
+    appender, _, batches = opened(implementation)
     appender.send("t", b"keyed", b"21")
     appender.send("t", b"given", None, None, 1)
     before = batches[1].size_bytes
@@ -184,14 +181,14 @@ def test_bytes_of_the_sticky_partition_are_counted(twin: ModuleType) -> None:
     assert appender.sticky_bytes("t") == 0
 
 
-def test_sticky_partitions_take_turns_after_so_many_bytes(twin: ModuleType) -> None:
-    appender, slow, batches = opened(twin)
+def test_sticky_schedule_advances_by_bytes(implementation: SimpleNamespace) -> None:
+    appender, slow, batches = opened(implementation)
     appender.set_sticky_schedule("t", [2, 2, 0], 250)
     for _ in range(12):
         appender.send("t", bytes(90))
     assert [batch.count for batch in batches] == [3, 3, 6]
     assert appender.sticky("t") == 0
-    # After the last turn it stays.
+    # The last scheduled partition stays sticky.
     for _ in range(6):
         appender.send("t", bytes(90))
     assert batches[0].count == 9
@@ -200,22 +197,22 @@ def test_sticky_partitions_take_turns_after_so_many_bytes(twin: ModuleType) -> N
 
 
 @pytest.mark.parametrize("call", ["send_many", "append_columns"])
-def test_turns_are_taken_in_the_middle_of_a_call(twin: ModuleType, call: str) -> None:
-    appender, _, batches = opened(twin)
+def test_sticky_schedule_advances_within_a_call(implementation: SimpleNamespace, call: str) -> None:
+    appender, _, batches = opened(implementation)
     appender.set_sticky_schedule("t", [2, 1], 250)
     values = [bytes(90)] * 9
     if call == "send_many":
         done, touched = appender.send_many("t", values)
     else:
         ends = array("i", range(0, 90 * 10, 90))
-        column = twin.BytesColumn(9, 0, None, ends, b"".join(values))
-        done, touched = appender.append_columns("t", twin.RecordColumns(9, column), None, 0, 9)
+        column = implementation.BytesColumn(9, 0, None, ends, b"".join(values))
+        done, touched = appender.append_columns("t", implementation.RecordColumns(9, column), None, 0, 9)
     assert done == 9
     assert touched == [(batches[1], 0, 6), (batches[2], 0, 3)]
 
 
-def test_turns_can_be_taken_early_and_end_with_another_choice(twin: ModuleType) -> None:
-    appender, _, _ = opened(twin)
+def test_advance_sticky_and_reset(implementation: SimpleNamespace) -> None:
+    appender, _, _ = opened(implementation)
     appender.set_sticky_schedule("t", [2, 0], 250)
     appender.send("t", b"v")
     assert appender.advance_sticky("t") == 2
@@ -231,34 +228,34 @@ def test_turns_can_be_taken_early_and_end_with_another_choice(twin: ModuleType) 
     appender.set_topic("t", 2)
     assert appender.advance_sticky("t") == -1, "the partition may be gone"
     for number in (2, -1):
-        with pytest.raises(ValueError, match="no partition"):
+        with pytest.raises(ValueError, match="partition of t must be"):
             appender.set_sticky_schedule("t", [number], 250)
 
 
-def test_keys_can_be_ignored_and_partitions_left_to_others(twin: ModuleType) -> None:
-    appender, _, _ = opened(twin, ignore_keys=True)
+def test_ignore_keys_and_explicit_partitions_only(implementation: SimpleNamespace) -> None:
+    appender, _, _ = opened(implementation, ignore_keys=True)
     assert {appender.send("t", b"v", b"key %d" % n).partition for n in range(20)} == {1}
-    only_given, slow, _ = opened(twin, explicit_partitions_only=True)
-    assert only_given.send("t", b"v", b"key") == only_given.send("t", b"v") == "slow"
+    only_given, slow, _ = opened(implementation, explicit_partitions_only=True)
+    assert only_given.send("t", b"v", b"key") == only_given.send("t", b"v") == "fallback"
     assert only_given.send("t", b"v", b"key", None, 2).partition == 2
     assert len(slow.calls) == 2
 
 
-def test_callbacks_given_to_send_are_called(twin: ModuleType) -> None:
-    appender, _, batches = opened(twin)
+def test_send_callbacks_are_called(implementation: SimpleNamespace) -> None:
+    appender, _, batches = opened(implementation)
     seen: list[Any] = []
     appender.send("t", b"v", on_delivery=lambda metadata, error: seen.append((metadata.offset, error)))
     batches[1].complete(30)
     assert seen == [(30, None)]
 
 
-def test_an_error_of_the_clock_appends_nothing(twin: ModuleType) -> None:
+def test_clock_error_appends_nothing(implementation: SimpleNamespace) -> None:
     def broken() -> int:
         raise OSError("no clock")
 
-    appender = twin.RecordAppender(Slow(), broken)
+    appender = implementation.RecordAppender(Fallback(), broken)
     appender.set_topic("t", 1)
-    batch = twin.ProducerBatch("t", 0, 1000, 0)
+    batch = implementation.ProducerBatch("t", 0, 1000, 0)
     appender.set_open_batch(batch)
     with pytest.raises(OSError, match="no clock"):
         appender.send("t", b"v", partition=0)
@@ -269,7 +266,7 @@ values = st.lists(st.none() | st.binary(max_size=30) | st.just("text"), max_size
 
 
 @given(values, st.data())
-def test_many_records_go_as_each_would_up_to_the_first_that_is_slow(
+def test_send_many_equals_single_sends_up_to_the_first_fallback(
     given_values: list[Any], data: st.DataObject
 ) -> None:
     size = len(given_values)
@@ -278,18 +275,21 @@ def test_many_records_go_as_each_would_up_to_the_first_that_is_slow(
     start = data.draw(st.integers(0, size))
     capacity = data.draw(st.sampled_from([150, 4096]))
     seen = []
-    for twin in TWINS:
-        appender, slow, batches = opened(twin, capacity=capacity)
+    for implementation in IMPLEMENTATIONS:
+        appender, slow, batches = opened(implementation, capacity=capacity)
         batches[0].append(1, None, b"before", None)
         before = [batch.count for batch in batches]
         stopped, touched = appender.send_many("t", given_values, keys, partition, 77, start)
-        single, slow, expected = opened(twin, capacity=capacity)
+        single, slow, expected = opened(implementation, capacity=capacity)
         expected[0].append(1, None, b"before", None)
         for index in range(start, stopped):
-            assert single.send("t", given_values[index], keys and keys[index], None, partition, 77) != "slow"
+            assert (
+                single.send("t", given_values[index], keys and keys[index], None, partition, 77) != "fallback"
+            )
         if stopped < size:
             assert (
-                single.send("t", given_values[stopped], keys and keys[stopped], None, partition, 77) == "slow"
+                single.send("t", given_values[stopped], keys and keys[stopped], None, partition, 77)
+                == "fallback"
             )
         assert [bytes(b.plain_records()) for b in batches] == [bytes(b.plain_records()) for b in expected]
         assert appender.sticky_bytes("t") == single.sticky_bytes("t")
@@ -301,8 +301,8 @@ def test_many_records_go_as_each_would_up_to_the_first_that_is_slow(
     assert seen[0] == seen[1]
 
 
-def test_many_records_need_a_key_each_and_a_known_topic(twin: ModuleType) -> None:
-    appender, _, _ = opened(twin)
+def test_send_many_argument_checks(implementation: SimpleNamespace) -> None:
+    appender, _, _ = opened(implementation)
     with pytest.raises(ValueError, match="keys"):
         appender.send_many("t", [b"a"], [])
     with pytest.raises(ValueError, match="start"):
@@ -311,8 +311,8 @@ def test_many_records_need_a_key_each_and_a_known_topic(twin: ModuleType) -> Non
     assert appender.send_many("t", (b"a",), timestamp_ms=-5) == (0, [])
 
 
-def test_threads_that_send_and_one_that_takes_batches_away_lose_nothing() -> None:
-    """Records of four threads, while batches are sealed under them: each once, in its thread's order."""
+def test_concurrent_sends_and_seals_lose_no_records() -> None:
+    """Four threads send while batches are sealed: every record once, in the order of its thread."""
     taken: list[Any] = []
     lock = threading.Lock()
 
@@ -321,13 +321,13 @@ def test_threads_that_send_and_one_that_takes_batches_away_lose_nothing() -> Non
             batch = appender.open_batch(topic, 0)
             found = None if batch is None else batch.append(5, key, value, None)
             while found is None:
-                batch = _codec.ProducerBatch(topic, 0, 4096, 0)
+                batch = COMPILED.ProducerBatch(topic, 0, 4096, 0)
                 found = batch.append(5, key, value, None)
                 taken.append(batch)
                 appender.set_open_batch(batch)
             return found
 
-    appender = _codec.RecordAppender(slow)
+    appender = COMPILED.RecordAppender(slow)
     appender.set_topic("t", 1)
     appender.set_sticky("t", 0)
 
@@ -356,13 +356,17 @@ def test_threads_that_send_and_one_that_takes_batches_away_lose_nothing() -> Non
 # ---- columns ----
 
 
-def bytes_column(twin: ModuleType, cells: list[bytes | None], *, wide: bool = False, offset: int = 0) -> Any:
+def bytes_column(
+    implementation: SimpleNamespace, cells: list[bytes | None], *, wide: bool = False, offset: int = 0
+) -> Any:
     ends, content, validity = array("q" if wide else "i", [0]), b"", bytearray((len(cells) + 7) // 8)
     for index, cell in enumerate(cells):
         content += cell or b""
         ends.append(len(content))
         validity[index >> 3] |= (cell is not None) << (index & 7)
-    return twin.BytesColumn(len(cells) - offset, offset, bytes(validity), ends.tobytes(), content, wide)
+    return implementation.BytesColumn(
+        len(cells) - offset, offset, bytes(validity), ends.tobytes(), content, wide
+    )
 
 
 cells = st.none() | st.binary(max_size=20)
@@ -378,7 +382,7 @@ rows = st.lists(
 )
 
 
-def columns_of(twin: ModuleType, given_rows: list[Any], wide: bool, offset: int) -> Any:
+def columns_of(implementation: SimpleNamespace, given_rows: list[Any], wide: bool, offset: int) -> Any:
     names = [name.encode() for row in given_rows for name, _ in row[3]]
     header_values = [value for row in given_rows for _, value in row[3]]
     ends = array("q" if wide else "i", [0])
@@ -389,33 +393,33 @@ def columns_of(twin: ModuleType, given_rows: list[Any], wide: bool, offset: int)
     validity = bytearray((len(given_rows) + 7) // 8)
     for index, row in enumerate(given_rows):
         validity[index >> 3] |= (row[2] is not None) << (index & 7)
-    return twin.RecordColumns(
+    return implementation.RecordColumns(
         count,
-        bytes_column(twin, [row[0] for row in given_rows], wide=wide, offset=offset),
-        bytes_column(twin, [row[1] for row in given_rows], wide=wide, offset=offset),
-        twin.NumbersColumn(count, offset, validity, times, 8),
-        twin.HeadersColumn(
+        bytes_column(implementation, [row[0] for row in given_rows], wide=wide, offset=offset),
+        bytes_column(implementation, [row[1] for row in given_rows], wide=wide, offset=offset),
+        implementation.NumbersColumn(count, offset, validity, times, 8),
+        implementation.HeadersColumn(
             count,
             offset,
             None,
             ends.tobytes(),
-            bytes_column(twin, names),
-            bytes_column(twin, header_values),
+            bytes_column(implementation, names),
+            bytes_column(implementation, header_values),
             wide,
         ),
     )
 
 
 @given(rows, st.booleans(), st.data())
-def test_rows_of_columns_become_records(given_rows: list[Any], wide: bool, data: st.DataObject) -> None:
+def test_append_columns_encodes_rows(given_rows: list[Any], wide: bool, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, len(given_rows) - 1))
     start = data.draw(st.integers(0, len(given_rows) - offset))
     capacity = data.draw(st.sampled_from([150, 1 << 20]))
     wanted = given_rows[offset:]
     seen = []
-    for twin in TWINS:
-        columns = columns_of(twin, given_rows, wide, offset)
-        batch = twin.ProducerBatch("t", 0, capacity, 0)
+    for implementation in IMPLEMENTATIONS:
+        columns = columns_of(implementation, given_rows, wide, offset)
+        batch = implementation.ProducerBatch("t", 0, capacity, 0)
         taken = batch.append_columns(columns, start, len(wanted), NOW)
         assert taken == len(wanted) - start or capacity == 150
         assert [(r.value, r.key, r.timestamp, list(r.headers)) for r in sent(batch)] == [
@@ -429,15 +433,13 @@ def test_rows_of_columns_become_records(given_rows: list[Any], wide: bool, data:
 
 
 @given(rows, st.data())
-def test_rows_go_to_their_partitions_up_to_the_first_that_has_no_room(
-    given_rows: list[Any], data: st.DataObject
-) -> None:
+def test_append_columns_stops_at_the_first_full_batch(given_rows: list[Any], data: st.DataObject) -> None:
     capacity = data.draw(st.sampled_from([150, 1 << 20]))
     given_partitions = data.draw(st.none() | st.lists(st.integers(-1, 3), min_size=20, max_size=20))
     seen = []
-    for twin in TWINS:
-        columns = columns_of(twin, given_rows, False, 0)
-        appender, _, batches = opened(twin, capacity=capacity)
+    for implementation in IMPLEMENTATIONS:
+        columns = columns_of(implementation, given_rows, False, 0)
+        appender, _, batches = opened(implementation, capacity=capacity)
         partitions = None if given_partitions is None else array("i", given_partitions).tobytes()
         stopped, touched = appender.append_columns("t", columns, partitions, 0, len(given_rows))
         assert sum(count for _, _, count in touched) == stopped
@@ -461,27 +463,28 @@ def test_rows_go_to_their_partitions_up_to_the_first_that_has_no_room(
     st.integers(1, 50),
     st.booleans(),
 )
-def test_partitions_of_a_column_are_those_of_its_keys(
-    given_rows: list[Any], count: int, ignore: bool
-) -> None:
+def test_partitions_for_keys(given_rows: list[Any], count: int, ignore: bool) -> None:
     seen = []
-    for twin in TWINS:
-        keys = bytes_column(twin, [key for key, _ in given_rows])
+    for implementation in IMPLEMENTATIONS:
+        keys = bytes_column(implementation, [key for key, _ in given_rows])
         validity = bytearray((len(given_rows) + 7) // 8)
         for index, (_, number) in enumerate(given_rows):
             validity[index >> 3] |= (number is not None) << (index & 7)
         numbers = array("i", [number or 0 for _, number in given_rows]).tobytes()
-        given_numbers = twin.NumbersColumn(len(given_rows), 0, validity, numbers, 4)
+        given_numbers = implementation.NumbersColumn(len(given_rows), 0, validity, numbers, 4)
         seen.append(
             [
-                memoryview(twin.partitions_for_keys(keys, count, None, ignore)).cast("i").tolist(),
-                memoryview(twin.partitions_for_keys(keys, count, given_numbers, ignore)).cast("i").tolist(),
-                memoryview(twin.partitions_for_keys(None, count, given_numbers)).cast("i").tolist(),
+                memoryview(implementation.partitions_for_keys(keys, count, None, ignore)).cast("i").tolist(),
+                memoryview(implementation.partitions_for_keys(keys, count, given_numbers, ignore))
+                .cast("i")
+                .tolist(),
+                memoryview(implementation.partitions_for_keys(None, count, given_numbers)).cast("i").tolist(),
             ]
         )
     assert seen[0] == seen[1]
     assert seen[0][0] == [
-        -1 if key is None or ignore else codec.partition_for_key(key, count) for key, _ in given_rows
+        -1 if key is None or ignore else client_producer.partition_for_key(key, count)
+        for key, _ in given_rows
     ]
     assert all(
         found == (number if number >= 0 else 2**31 - 1)
@@ -495,69 +498,71 @@ def ints(*numbers: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "message"),
     [
-        ((2, 0, None, ints(0, 1), b"abc"), "fewer offsets"),
-        ((1, 1, None, ints(0, 1), b"abc"), "fewer offsets"),
-        ((1, 0, None, ints(0, 4), b"abc"), "do not rise"),
-        ((2, 0, None, ints(0, 2, 1), b"abc"), "do not rise"),
-        ((1, 0, None, ints(-1, 1), b"abc"), "do not rise"),
+        ((2, 0, None, ints(0, 1), b"abc"), "one offset more"),
+        ((1, 1, None, ints(0, 1), b"abc"), "one offset more"),
+        ((1, 0, None, ints(0, 4), b"abc"), "must not decrease"),
+        ((2, 0, None, ints(0, 2, 1), b"abc"), "must not decrease"),
+        ((1, 0, None, ints(-1, 1), b"abc"), "must not decrease"),
         ((9, 0, b"\xff", ints(*range(10)), bytes(20)), "validity"),
-        ((-1, 0, None, ints(0), b""), "negative"),
-        ((1, 0, None, array("q", [0, 2**40]).tobytes(), b"", True), "do not rise"),
+        ((-1, 0, None, ints(0), b""), "must be >= 0"),
+        ((1, 0, None, array("q", [0, 2**40]).tobytes(), b"", True), "must not decrease"),
     ],
 )
-def test_columns_that_reach_past_their_buffers_are_refused(
-    twin: ModuleType, arguments: tuple[Any, ...], why: str
+def test_columns_beyond_their_buffers_are_rejected(
+    implementation: SimpleNamespace, arguments: tuple[Any, ...], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=why):
-        twin.BytesColumn(*arguments)
+    with pytest.raises(ValueError, match=message):
+        implementation.BytesColumn(*arguments)
 
 
-def test_tables_that_do_not_fit_together_are_refused(twin: ModuleType) -> None:
-    short = bytes_column(twin, [b"a"])
-    with pytest.raises(ValueError, match="shorter"):
-        twin.RecordColumns(2, short)
-    with pytest.raises(ValueError, match="fewer numbers"):
-        twin.NumbersColumn(2, 0, None, bytes(8), 8)
-    with pytest.raises(ValueError, match="int32 or int64"):
-        twin.NumbersColumn(1, 0, None, bytes(8), 2)
+def test_inconsistent_columns_are_rejected(implementation: SimpleNamespace) -> None:
+    short = bytes_column(implementation, [b"a"])
+    with pytest.raises(ValueError, match="must not be shorter"):
+        implementation.RecordColumns(2, short)
+    with pytest.raises(ValueError, match="a number per row"):
+        implementation.NumbersColumn(2, 0, None, bytes(8), 8)
+    with pytest.raises(ValueError, match="width 4 or 8"):
+        implementation.NumbersColumn(1, 0, None, bytes(8), 2)
     with pytest.raises(ValueError, match="validity"):
-        twin.NumbersColumn(9, 0, b"\xff", bytes(80), 8)
-    with pytest.raises(ValueError, match="do not rise"):
-        twin.HeadersColumn(1, 0, None, ints(0, 2), short, short)
-    with pytest.raises(ValueError, match="fewer offsets"):
-        twin.HeadersColumn(2, 0, None, ints(0, 1), short, short)
-    with pytest.raises(ValueError, match="negative"):
-        twin.HeadersColumn(-1, 0, None, ints(0, 1), short, short)
-    table = twin.RecordColumns(1, short)
+        implementation.NumbersColumn(9, 0, b"\xff", bytes(80), 8)
+    with pytest.raises(ValueError, match="must not decrease"):
+        implementation.HeadersColumn(1, 0, None, ints(0, 2), short, short)
+    with pytest.raises(ValueError, match="one offset more"):
+        implementation.HeadersColumn(2, 0, None, ints(0, 1), short, short)
+    with pytest.raises(ValueError, match="length and offset must be >= 0"):
+        implementation.HeadersColumn(-1, 0, None, ints(0, 1), short, short)
+    table = implementation.RecordColumns(1, short)
     for start, stop in ((-1, 1), (0, 2)):
-        with pytest.raises(ValueError, match="not among"):
-            twin.ProducerBatch("t", 0, 100, 0).append_columns(table, start, stop, 0)
-    appender, _, _ = opened(twin)
-    with pytest.raises(ValueError, match="fewer partitions"):
+        with pytest.raises(ValueError, match="row range"):
+            implementation.ProducerBatch("t", 0, 100, 0).append_columns(table, start, stop, 0)
+    appender, _, _ = opened(implementation)
+    with pytest.raises(ValueError, match="partitions must cover"):
         appender.append_columns("t", table, b"", 0, 1)
     with pytest.raises(ValueError, match="keys or partitions"):
-        twin.partitions_for_keys(None, 3)
-    with pytest.raises(ValueError, match="or more"):
-        twin.partitions_for_keys(short, 0)
+        implementation.partitions_for_keys(None, 3)
+    with pytest.raises(ValueError, match="partition_count must be >= 1"):
+        implementation.partitions_for_keys(short, 0)
     assert appender.append_columns("unknown", table, None, 0, 1) == (0, [])
 
 
-def test_a_row_that_no_batch_can_take_stops_the_rows(twin: ModuleType) -> None:
+def test_append_columns_stops_at_a_row_that_cannot_be_encoded(implementation: SimpleNamespace) -> None:
     count = 3
-    names = bytes_column(twin, [b"good", None])
-    header_values = bytes_column(twin, [b"x", b"y"])
-    nameless = twin.RecordColumns(
+    names = bytes_column(implementation, [b"good", None])
+    header_values = bytes_column(implementation, [b"x", b"y"])
+    nameless = implementation.RecordColumns(
         count,
-        bytes_column(twin, [b"a", b"b", b"c"]),
-        headers=twin.HeadersColumn(count, 0, None, ints(0, 1, 2, 2), names, header_values),
+        bytes_column(implementation, [b"a", b"b", b"c"]),
+        headers=implementation.HeadersColumn(count, 0, None, ints(0, 1, 2, 2), names, header_values),
     )
-    early = twin.RecordColumns(
-        count, None, timestamps=twin.NumbersColumn(count, 0, None, array("q", [5, -5, 5]).tobytes(), 8)
+    early = implementation.RecordColumns(
+        count,
+        None,
+        timestamps=implementation.NumbersColumn(count, 0, None, array("q", [5, -5, 5]).tobytes(), 8),
     )
     for columns in (nameless, early):
-        batch = twin.ProducerBatch("t", 0, 1000, 0)
+        batch = implementation.ProducerBatch("t", 0, 1000, 0)
         assert batch.append_columns(columns, 0, count, NOW) == 1
         assert batch.append_columns(columns, 1, count, NOW) == 0
     assert nameless.row(1) == (None, None, b"b", ((None, b"y"),))

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from tests.support.fetched_batches import fetches
+from tests.support.record_codecs import COMPILED, IMPLEMENTATIONS
 
-from odradek.records import _codec
 from odradek.records.batch import BatchBuilder
-from odradek.records.pure import consumer
 from odradek.spark.source.arrow_batches import ROWS_MAX, ArrowBatchBuilder, repeated_partition, repeated_topic
 from odradek.spark.source.schema import source_schema
 
-CODECS = (_codec, consumer)
 ALL_COLUMNS = source_schema(include_headers=True)
 
 schemas = st.permutations(ALL_COLUMNS.fields).flatmap(
@@ -46,7 +44,7 @@ def expected(name: str, record: Any) -> Any:
     return getattr(record, name)
 
 
-@given(schemas, fetches(), st.sampled_from(CODECS))
+@given(schemas, fetches(), st.sampled_from(IMPLEMENTATIONS))
 def test_any_selection_of_columns_matches_the_records(
     schema: StructType, data: bytes, codec: ModuleType
 ) -> None:
@@ -63,7 +61,7 @@ def test_rows_without_headers_have_null_headers() -> None:
     builder = BatchBuilder()
     builder.append(1, None, None, [("a", b"1"), ("b", None)])
     builder.append(2, None, None)
-    column = batch_of(_codec, ALL_COLUMNS, builder.build()).column("headers")
+    column = batch_of(COMPILED, ALL_COLUMNS, builder.build()).column("headers")
     assert column.to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
     assert column.null_count == 1
 
@@ -76,7 +74,7 @@ def test_constant_columns_are_built_once_and_sliced(count: int) -> None:
         for _ in range(count):
             builder.append(1, None, b"")
         data = builder.build()
-    batch = batch_of(_codec, ALL_COLUMNS, data, "größe")
+    batch = batch_of(COMPILED, ALL_COLUMNS, data, "größe")
     assert batch.column("topic").to_pylist() == ["größe"] * count
     assert batch.column("partition").to_pylist() == [3] * count
     assert repeated_topic("größe") is repeated_topic("größe")

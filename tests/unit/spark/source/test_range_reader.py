@@ -16,8 +16,8 @@ from odradek.model.client_errors import (
     UnknownTopic,
 )
 from odradek.model.ids import TopicPartition
-from odradek.records import codec
 from odradek.records.batch import BatchBuilder
+from odradek.records.client.consumer import ColumnBuilder, RecordReader
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.source import range_reader
 from odradek.spark.source.arrow_batches import ArrowBatchBuilder
@@ -56,7 +56,7 @@ class Log:
     def is_done(self) -> bool:
         return self.range_position >= self.stop
 
-    def fill(self, columns: codec.ColumnBuilder, rows_max: int, timeout_s: float) -> int:
+    def fill(self, columns: ColumnBuilder, rows_max: int, timeout_s: float) -> int:
         log_start, log_end = self.bounds if isinstance(self.bounds, tuple) else (0, 0)
         if isinstance(self.bounds, tuple) and not log_start <= self.range_position <= log_end:
             self.now_ms += 100
@@ -67,7 +67,7 @@ class Log:
             return 0
         builder = BatchBuilder(offsets[0])
         builder.append(1, None, b"")
-        reader = codec.RecordReader(builder.build(), *CASTLE, self.range_position)
+        reader = RecordReader(builder.build(), *CASTLE, self.range_position)
         count = reader.take_columns(rows_max, columns, self.stop)
         self.range_position = reader.next_offset
         return count

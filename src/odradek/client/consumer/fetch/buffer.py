@@ -23,7 +23,7 @@ from odradek.client.consumer.positions.partition_state import FetchPosition, Top
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
 from odradek.model.client_errors import ClientError, RecordCorrupt, SerializationFailed
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder, ConsumerRecord, RecordReader
+from odradek.records.client.consumer import ColumnBuilder, ConsumerRecord, RecordReader
 
 COMPLETED_FETCHES_MAX: Final = 2
 """Completed fetches of one partition: the one being read, and one fetched ahead."""

@@ -43,7 +43,7 @@ from odradek.model.client_errors import (
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, TopicPartition
 from odradek.ports.clock import Clock
-from odradek.records.codec import RecordReader
+from odradek.records.client.consumer import RecordReader
 from odradek.wire.messages.fetch import PartitionData
 
 _FETCH_KEY: Final = 1

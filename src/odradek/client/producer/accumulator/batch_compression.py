@@ -17,7 +17,7 @@ from odradek.records.compression import compress
 from odradek.records.layout import BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 ZSTD_PRODUCE_VERSION: Final = 7
 """The first version of Produce that supports zstd."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 _FACTOR: Final = 4
 _AGE_MS_MAX: Final = 1000

@@ -19,7 +19,7 @@ from odradek.model.client_errors import ClientError
 from odradek.model.ids import NO_SEQUENCE, TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 NEVER_MS: Final = 1 << 62
 _SEQUENCES: Final = 1 << 31

@@ -31,7 +31,7 @@ from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
     from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 log = events.logger("producer")

@@ -12,7 +12,7 @@ from odradek.model.client_errors import ClientError, RequestRefused
 from odradek.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 _RECORD_ERROR_CODES = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 

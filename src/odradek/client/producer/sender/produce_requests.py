@@ -15,7 +15,7 @@ from odradek.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 PRODUCE_KEY: Final = 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odradek.client.metrics import ClientMetrics
 
 if TYPE_CHECKING:
-    from odradek.records.codec import ProducerBatch
+    from odradek.records.client.producer import ProducerBatch
 
 
 class SenderMetrics:

@@ -25,7 +25,7 @@ from odradek.model.ids import TopicPartition
 
 
 class SequencedBatch(Protocol):
-    """The part of ``records.codec.ProducerBatch`` that the transaction manager needs."""
+    """The part of ``records.client.producer.ProducerBatch`` that the transaction manager needs."""
 
     @property
     def topic(self) -> str: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.client.producer.accumulator.batch_compression import BatchCompression
 from odradek.model.protocol_enums import Compression
-from odradek.records.codec import ProducerBatch
+from odradek.records.client.producer import ProducerBatch
 
 BATCH_BYTES = 1000
 

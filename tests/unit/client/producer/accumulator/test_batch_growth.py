@@ -12,7 +12,7 @@ from tests.support.simulation.producer_fixture import ProducerFixture, run_with_
 
 from odradek.client.producer.accumulator.batch_growth import BatchGrowth, growth_steps
 from odradek.model.client_errors import BufferFull, TimedOut
-from odradek.records.codec import ProducerBatch
+from odradek.records.client.producer import ProducerBatch
 
 
 def batch_of(size_bytes: int, capacity_bytes: int = 1000, created_ms: int = 0) -> ProducerBatch:

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.client.producer.accumulator.record_accumulator import NEVER_MS, RecordAccumulator, Retry
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ProducerBatch
+from odradek.records.client.producer import ProducerBatch
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NODE = 7

@@ -24,7 +24,7 @@ from odradek.model.client_errors import (
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.files import FileSlice
-from odradek.records.codec import RecordReader
+from odradek.records.client.consumer import RecordReader
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 

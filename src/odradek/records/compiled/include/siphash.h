@@ -1,5 +1,5 @@
-/* SipHash-2-4 with 128 bits of output: a keyed hash, so that nobody who does not know the key can find two
- * inputs of one hash. Numbers are read as little-endian on every machine.
+/* SipHash-2-4 with 128 bits of output: a keyed hash, so that collisions cannot be found without the key. Numbers
+ * are little-endian on every machine.
  */
 
 #ifndef ODRADEK_SIPHASH_H
@@ -16,13 +16,13 @@ static inline uint64_t odr_little(const uint8_t *p, size_t n) {
     return value;
 }
 
-static inline uint64_t odr_turned(uint64_t x, int by) { return x << by | x >> (64 - by); }
+static inline uint64_t odr_rotated(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
 static inline void odr_sip_round(uint64_t v[4]) {
-    v[0] += v[1]; v[1] = odr_turned(v[1], 13); v[1] ^= v[0]; v[0] = odr_turned(v[0], 32);
-    v[2] += v[3]; v[3] = odr_turned(v[3], 16); v[3] ^= v[2];
-    v[0] += v[3]; v[3] = odr_turned(v[3], 21); v[3] ^= v[0];
-    v[2] += v[1]; v[1] = odr_turned(v[1], 17); v[1] ^= v[2]; v[2] = odr_turned(v[2], 32);
+    v[0] += v[1]; v[1] = odr_rotated(v[1], 13); v[1] ^= v[0]; v[0] = odr_rotated(v[0], 32);
+    v[2] += v[3]; v[3] = odr_rotated(v[3], 16); v[3] ^= v[2];
+    v[0] += v[3]; v[3] = odr_rotated(v[3], 21); v[3] ^= v[0];
+    v[2] += v[1]; v[1] = odr_rotated(v[1], 17); v[1] ^= v[2]; v[2] = odr_rotated(v[2], 32);
 }
 
 static inline uint64_t odr_sip_result(uint64_t v[4]) {
@@ -36,7 +36,7 @@ static inline odr_hash odr_siphash(odr_hash seed, const uint8_t *p, size_t n) {
         seed.a ^ 0x6c7967656e657261u, seed.b ^ 0x7465646279746573u,
     };
     uint64_t last = (uint64_t)n << 56;
-    odr_hash made;
+    odr_hash hash;
     for (; n >= 8; p += 8, n -= 8) {
         uint64_t word = odr_little(p, 8);
         v[3] ^= word;
@@ -48,10 +48,10 @@ static inline odr_hash odr_siphash(odr_hash seed, const uint8_t *p, size_t n) {
     odr_sip_round(v); odr_sip_round(v);
     v[0] ^= last;
     v[2] ^= 0xee;
-    made.a = odr_sip_result(v);
+    hash.a = odr_sip_result(v);
     v[1] ^= 0xdd;
-    made.b = odr_sip_result(v);
-    return made;
+    hash.b = odr_sip_result(v);
+    return hash;
 }
 
 #endif

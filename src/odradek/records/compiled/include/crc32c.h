@@ -1,12 +1,12 @@
-/* CRC-32C, numbers in big-endian order, and sums that keep to int64.
+/* CRC-32C.
  *
- * The CRC uses the processor's instruction when it is there: three streams at once, because the instruction
- * takes three cycles but can start every cycle, and the three results are joined with a table that says what
- * a run of zero bytes does to a CRC. Elsewhere a table of eight rows serves.
+ * Uses the processor's instruction where available, on three streams at once: the instruction has a latency of
+ * three cycles but a throughput of one per cycle. The three results are combined with a table of the effect of a
+ * run of zero bytes on a CRC. The portable version uses a table of eight rows.
  */
 
-#ifndef ODRADEK_CODEC_PRIMITIVES_H
-#define ODRADEK_CODEC_PRIMITIVES_H
+#ifndef ODRADEK_CRC32C_H
+#define ODRADEK_CRC32C_H
 
 #include <stdint.h>
 #include <string.h>
@@ -109,24 +109,5 @@ static uint32_t odr_crc(uint32_t value, const uint8_t *p, size_t n) {
 static void odr_crc_prepare(void) { odr_make_rows(); }
 static uint32_t odr_crc(uint32_t value, const uint8_t *p, size_t n) { return odr_crc_portable(value, p, n); }
 #endif
-
-static uint64_t odr_get(const uint8_t *p, int n) {
-    uint64_t value = 0;
-    for (int at = 0; at < n; at++) value = value << 8 | p[at];
-    return value;
-}
-static int64_t odr_int64(const uint8_t *p) { return (int64_t)odr_get(p, 8); }
-static int32_t odr_int32(const uint8_t *p) { return (int32_t)odr_get(p, 4); }
-static int16_t odr_int16(const uint8_t *p) { return (int16_t)odr_get(p, 2); }
-static void odr_put(uint8_t *p, uint64_t value, int n) {
-    while (n--) { p[n] = (uint8_t)value; value >>= 8; }
-}
-
-static int64_t odr_wrapped_sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t odr_wrapped_difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static int64_t odr_saturated_sum(int64_t a, int64_t b) {
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
-}
 
 #endif

@@ -1,4 +1,4 @@
-/* Murmur2 as Kafka's Java clients have it: what decides the partition of a key. */
+/* Murmur2 as in Kafka's Java clients, for the partition of a key. */
 
 #ifndef ODRADEK_MURMUR2_H
 #define ODRADEK_MURMUR2_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-static uint32_t odr_murmur2(const uint8_t *p, size_t n) {
+static inline uint32_t odr_murmur2(const uint8_t *p, size_t n) {
     const uint32_t m = 0x5bd1e995;
     uint32_t h = 0x9747b28cu ^ (uint32_t)n;
     while (n >= 4) {

@@ -1,0 +1,1 @@
+"""Compiled implementation of the record codec, in Cython; ``pure`` is its specification."""
