@@ -1,1 +1,1 @@
-"""Side-by-side measurements of Odradek and Apache Kafka on one machine, in one run."""
+"""Side-by-side benchmarks of Odradek and Apache Kafka on one machine."""

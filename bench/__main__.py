@@ -1,9 +1,8 @@
-"""Runs the benchmarks: `python -m bench [CASE…]` from the root of the repository.
+"""Run the benchmarks: `python -m bench [CASE…]` from the root of the repository.
 
-Environment: ONLY=B1,B2 (the same as arguments), PAIRS=9, FULL=1, SEED=7, SUBJECT=kafka (Kafka against
-itself: a check of the method, every ratio must be about 1), PEER=PATH (another `odradek` command in the place
-of Kafka: what a change costs), BENCH_CACHE, BENCH_DATA (where the brokers'
-data directories go; a file system with room for some GB).
+Environment: ONLY=B1,B2 (the same as arguments), PAIRS=9, FULL=1, SEED=7, SUBJECT=kafka (Kafka against itself,
+to check the method: every ratio must be about 1), PEER=PATH (another `odradek` command instead of Kafka, to
+measure a change), BENCH_CACHE, BENCH_DATA (directory of the brokers' data, with some GB free).
 """
 
 from __future__ import annotations
@@ -18,34 +17,36 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.cases import (
-    client_consume,
-    client_produce,
+from bench.cases.broker import (
     cold_reader,
-    compaction_rate,
     consume_rate,
     cpu_cost,
     exactly_once,
-    group_size,
     hot_path,
-    memory,
     produce_rate,
-    producer_ids,
-    record_codec,
-    recovery_time,
     request_rate,
+)
+from bench.cases.client import consume as client_consume
+from bench.cases.client import produce as client_produce
+from bench.cases.client import record_codec
+from bench.cases.operations import (
+    compaction_rate,
+    group_size,
+    memory,
+    producer_ids,
+    recovery_time,
     segment_growth,
-    spark_latency,
-    spark_read,
-    spark_write,
     start_time,
     timer_queue,
 )
+from bench.cases.spark import latency as spark_latency
+from bench.cases.spark import read as spark_read
+from bench.cases.spark import write as spark_write
 from bench.harness import PEER, SUBJECT, Bench
 from bench.machine import facts
+from bench.paths import RESULTS
 from bench.peers.kafka import HEAP, JVM_FLAGS, KafkaBroker
 from bench.peers.odradek import OdradekBroker, other_odradek
-from bench.places import RESULTS
 from bench.report import markdown, write_json
 
 CASES: Mapping[str, Callable[[Bench], None]] = {
@@ -76,21 +77,21 @@ SEED = 1
 
 
 def main(arguments: list[str]) -> int:
-    chosen = _chosen(arguments)
+    chosen = _chosen_cases(arguments)
     unknown = [case for case in chosen if case not in CASES]
     if unknown:
-        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
+        print(f"unknown benchmark: {', '.join(unknown)} (available: {', '.join(CASES)})", file=sys.stderr)
         return 2
     _allow_many_files()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and leave no broker behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds and stops the brokers
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="odradek-bench-", dir=os.environ.get("BENCH_DATA")) as folder:
-        known = facts()
+        run_facts = facts()
         bench = _bench(Path(folder))
         for case in chosen:
-            bench.say(f"{case} …")
+            bench.log(f"{case} …")
             CASES[case](bench)
-    known |= {
+    run_facts |= {
         **{f"version of {side}": version for side, version in bench.versions.items()},
         "JVM of the peer": " ".join((f"-Xmx{HEAP}", f"-Xms{HEAP}", *JVM_FLAGS)),
         "pairs": str(bench.pairs),
@@ -98,17 +99,17 @@ def main(arguments: list[str]) -> int:
         "seconds": f"{time.monotonic() - began:.0f}",
     }
     path = RESULTS / f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}.json"
-    write_json(path, bench.rows, known)
-    table = markdown(bench.rows, known)
+    write_json(path, bench.rows, run_facts)
+    table = markdown(bench.rows, run_facts)
     path.with_suffix(".md").write_text(table + "\n")
     print(table)
-    bench.say(f"written: {path.name} in {time.monotonic() - began:.0f} s")
+    bench.log(f"wrote {path.name} in {time.monotonic() - began:.0f} s")
     return 0
 
 
-def _chosen(arguments: list[str]) -> list[str]:
-    asked = [*arguments, *os.environ.get("ONLY", "").split(",")]
-    return [case for part in asked for case in part.replace(",", " ").split()] or list(CASES)
+def _chosen_cases(arguments: list[str]) -> list[str]:
+    words = [*arguments, *os.environ.get("ONLY", "").split(",")]
+    return [case for part in words for case in part.replace(",", " ").split()] or list(CASES)
 
 
 def _bench(folder: Path) -> Bench:
@@ -124,7 +125,7 @@ def _bench(folder: Path) -> Bench:
 
 
 def _allow_many_files() -> None:
-    """Kafka holds every segment open; O1 has ten thousand."""
+    """Raise the limit of open files: Kafka keeps every segment open, ten thousand in O1."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

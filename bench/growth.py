@@ -1,4 +1,4 @@
-"""Whether a figure of ours grows with what merely exists: the row of the largest against the smallest."""
+"""Growth of our own figures: the row of the largest size against the smallest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from bench.harness import SUBJECT, Goal, Row
 
 
 def growth(load: str, small: Row, large: Row, goal: Goal) -> Row:
-    """Our own samples of two rows as one, in the order they were taken."""
-    itself = "smallest"
-    row = Row(large.case, load, large.unit, goal, peer=itself)
-    for name, side in ((SUBJECT, large), (itself, small)):
-        if why := side.not_run.get(SUBJECT):
-            row.not_run[name] = why
-        elif taken := side.samples.get(SUBJECT):
-            row.samples[name] = taken
+    """Return a row that compares our samples of two rows, in order."""
+    smallest = "smallest"
+    row = Row(large.case, load, large.unit, goal, peer=smallest)
+    for name, side in ((SUBJECT, large), (smallest, small)):
+        if reason := side.not_run.get(SUBJECT):
+            row.not_run[name] = reason
+        elif samples := side.samples.get(SUBJECT):
+            row.samples[name] = samples
     return row

@@ -1,7 +1,7 @@
-"""How a comparison is made: warm up both sides, then A B A B …, then the median of the pairs' ratios.
+"""Comparison: warm up both sides, then A B A B …, then the median of the ratios of the pairs.
 
-A ratio is taken inside each pair, so that what slows the machine down for a while slows both sides of
-that pair. A side that cannot run, or fails, leaves its reason in the row; nothing is left out in silence.
+Ratios are computed per pair, so that a temporary slowdown of the machine affects both sides of a pair. A side
+that cannot run, or fails, leaves the reason in the row; nothing is omitted silently.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from confluent_kafka import KafkaException
 
 from bench.loads.worker import LoadFailed
 from bench.meter import GB, MB
+from bench.paths import BROKER_CORE
 from bench.peers.broker import Broker, BrokerFailed, NotAvailable
-from bench.places import BROKER_CORE
 
-Contestant = TypeVar("Contestant")
+Side = TypeVar("Side")
 
-SATURATED_SHARE = 0.9  # of one core: at or above it, that side is the limit
-SETTLED_SHARE = 0.05  # a warm-up ends when so many rounds in a row were not this much cheaper than the best
+SATURATED_SHARE = 0.9  # of one core: from there on that side is the limit
+SETTLED_SHARE = 0.05  # warm-up ends after SETTLED_ROUNDS rounds without an improvement of this share
 SETTLED_ROUNDS = 2
 SETTLE_ROUNDS_MAX = 10
-SETTLE_CPU_SECONDS = 12.0  # of a broker; where requests rather than bytes are the load, Kafka needs as much
+SETTLE_CPU_SECONDS = 12.0  # of a broker; Kafka needs as much where the load is requests rather than bytes
 SUBJECT, PEER = "odradek", "kafka"
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ConnectionError, TimeoutError)
@@ -35,7 +35,7 @@ FAILURES = (LoadFailed, BrokerFailed, KafkaException, ConnectionError, TimeoutEr
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement of one side. `cost` holds what it took: shares of a core, CPU s per GB, peak RSS."""
+    """One measurement of one side. `cost` has shares of a core, CPU s per GB, peak RSS."""
 
     value: float
     cost: dict[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What was promised: of the ratio ours ÷ theirs, or of our own figure."""
+    """Target for the ratio ours ÷ theirs, or for our own figure."""
 
     of: Literal["ratio", "ours"]
     sign: Literal["≥", "≤"]
@@ -53,7 +53,7 @@ class Goal:
         return f"{self.of} {self.sign} {self.limit:g}"
 
     def met(self, ratio: float | None, ours: float | None) -> bool | None:
-        """None when there is nothing to judge."""
+        """Return whether the target is met; None without a figure."""
         figure = ratio if self.of == "ratio" else ours
         if figure is None:
             return None
@@ -62,7 +62,7 @@ class Goal:
 
 @dataclass(slots=True)
 class Row:
-    """One line of the results: every sample of both sides, in the order taken."""
+    """One row of the results: all samples of both sides, in order."""
 
     case: str
     load: str
@@ -73,8 +73,8 @@ class Row:
     peer: str = PEER
 
     def median(self, side: str) -> float | None:
-        taken = self.samples.get(side)
-        return statistics.median(sample.value for sample in taken) if taken else None
+        samples = self.samples.get(side)
+        return statistics.median(sample.value for sample in samples) if samples else None
 
     def ratios(self) -> list[float]:
         pairs = zip(self.samples.get(SUBJECT, []), self.samples.get(self.peer, []), strict=False)
@@ -85,16 +85,16 @@ class Row:
         return statistics.median(ratios) if ratios else None
 
     def spread(self) -> tuple[float, float] | None:
-        """The smallest and the largest ratio of a pair."""
+        """Return the smallest and the largest ratio of a pair."""
         ratios = self.ratios()
         return (min(ratios), max(ratios)) if ratios else None
 
     def cost(self, side: str, name: str) -> float | None:
-        found = [s.cost[name] for s in self.samples.get(side, []) if name in s.cost]
-        return statistics.median(found) if found else None
+        costs = [s.cost[name] for s in self.samples.get(side, []) if name in s.cost]
+        return statistics.median(costs) if costs else None
 
     def limit(self, side: str) -> str:
-        """Which side of the wire had no more to give."""
+        """Return which process was saturated."""
         broker, generator = self.cost(side, "broker_share"), self.cost(side, "generator_share")
         if broker is None or generator is None:
             return ""
@@ -104,7 +104,7 @@ class Row:
         return "+".join(full) or "neither"
 
     def met(self) -> bool | None:
-        """A row that broke off proves nothing, whatever it had until then."""
+        """Return whether the goal is met; None for a row that failed."""
         if self.goal is None or SUBJECT in self.not_run:
             return None
         ratio = None if self.peer in self.not_run else self.ratio()
@@ -113,14 +113,14 @@ class Row:
 
 @dataclass(slots=True)
 class Sides:
-    """The two contestants of a case by name, and why one of them is missing."""
+    """The running brokers of a case by side, and the reasons of missing ones."""
 
     running: dict[str, Broker]
     missing: dict[str, str]
 
 
 class Bench:
-    """One run: its settings, the kinds of brokers it can have, the rows it has so far."""
+    """One benchmark run: settings, kinds of brokers, rows so far."""
 
     def __init__(
         self,
@@ -149,18 +149,18 @@ class Bench:
                 self._kinds[side] = kind
             except NotAvailable as reason:
                 self._missing[side] = str(reason)
-                self.say(f"{side}: not run: {reason}")
+                self.log(f"{side}: not run: {reason}")
 
-    def say(self, words: str) -> None:
-        print(words, file=sys.stderr, flush=True)
+    def log(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
 
     def fresh_name(self, stem: str) -> str:
-        """A topic name no measurement of this run has used."""
+        """Return an unused topic name."""
         self._count += 1
         return f"{stem}-{self._count}"
 
-    def fresh_folder(self, stem: str) -> Path:
-        """An empty folder that goes with the run."""
+    def fresh_directory(self, stem: str) -> Path:
+        """Create an empty directory that is removed after the run."""
         folder = self._workspace / self.fresh_name(stem)
         folder.mkdir(parents=True)
         return folder
@@ -174,33 +174,33 @@ class Bench:
         settings: Mapping[str, str] | None = None,
         only: str | None = None,
     ) -> Iterator[Sides]:
-        """Both brokers, or one, in fresh directories, on the broker core if pinned; stopped on leaving."""
+        """Run both brokers, or one, in fresh directories, on the broker core if pinned; stop them after."""
         cores = frozenset({BROKER_CORE}) if pinned else None
         sides = Sides({}, dict(self._missing))
-        made: list[Broker] = []
+        created: list[Broker] = []
         try:
             for side, kind in self._kinds.items():
                 if only not in (None, side):
                     continue
                 self._count += 1
                 broker = kind(self._workspace / f"{side}-{self._count}", cores=cores, settings=settings)
-                made.append(broker)
+                created.append(broker)
                 try:
                     sides.running[side] = broker.start() if running else broker
                 except BrokerFailed as failure:
-                    self.say(f"{side} did not start: {failure}")
+                    self.log(f"{side} did not start: {failure}")
                     sides.missing[side] = f"did not start: {_brief(failure)}"
             yield sides
         finally:
-            for broker in made:
+            for broker in created:
                 broker.close()
                 broker.wipe()
 
     def settle(self, sides: Sides, cost: Callable[[Broker], float], cpu_seconds_min: float = 0.0) -> None:
-        """Repeat a load on each side until it gets no cheaper: a JVM compiles while it works.
+        """Repeat a load on each side until its cost stops falling, because a JVM compiles while it runs.
 
-        `cost` should be CPU per unit of work, which other programs on the machine hardly disturb. A JVM
-        may rest on a plateau before its last compilation: `cpu_seconds_min` is spent in any case.
+        `cost` should be CPU per unit of work, which other programs hardly affect. A JVM may have a plateau
+        before its last compilation: `cpu_seconds_min` is spent in any case.
         """
         for side, broker in sides.running.items():
             best, rounds, idle_rounds = float("inf"), 0, 0
@@ -212,50 +212,50 @@ class Bench:
                     now = cost(broker)
                     spent = broker.usage().cpu_seconds
                 except FAILURES as failure:
-                    self.say(f"warming {side} up failed: {failure}")
+                    self.log(f"warm-up of {side} failed: {failure}")
                     break
                 rounds += 1
                 idle_rounds = 0 if now < best * (1 - SETTLED_SHARE) else idle_rounds + 1
                 best = min(best, now)
-            self.say(f"{side} warmed up in {rounds} rounds, cost {best:.3g}")
+            self.log(f"{side} warmed up in {rounds} rounds, cost {best:.3g}")
 
     def compare(
         self,
         row: Row,
-        contestants: Mapping[str, Contestant],
-        measure: Callable[[Contestant], Sample],
+        sides: Mapping[str, Side],
+        measure: Callable[[Side], Sample],
         *,
         missing: Mapping[str, str] | None = None,
         pairs: int | None = None,
         warm_up: bool = True,
     ) -> Row:
-        """Fill a row and keep it: one uncounted round, then rounds of every contestant in turn."""
+        """Fill a row: one uncounted round, then counted rounds of all sides in turn."""
         self.rows.append(row)
         row.not_run.update(missing or {})
         rounds = pairs or self.pairs
         for number in range(-1 if warm_up else 0, rounds):
-            for side, contestant in contestants.items():
+            for side, side_object in sides.items():
                 if side in row.not_run:
                     continue
                 try:
-                    sample = measure(contestant)
+                    sample = measure(side_object)
                 except FAILURES as failure:
                     row.not_run[side] = f"failed: {_brief(failure)}"
-                    self.say(f"{row.case} {row.load}: {side} failed: {failure}")
+                    self.log(f"{row.case} {row.load}: {side} failed: {failure}")
                     continue
                 if number >= 0:
                     row.samples.setdefault(side, []).append(sample)
-        self.say(f"{row.case} {row.load}: {_glance(row)}")
+        self.log(f"{row.case} {row.load}: {_summary(row)}")
         return row
 
 
 def _brief(failure: Exception) -> str:
-    """What failed and the last thing said about it, on one line."""
+    """Return the first and the last line of an error, on one line."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     return " … ".join(dict.fromkeys([lines[0], lines[-1]]))[:400] if lines else type(failure).__name__
 
 
-def _glance(row: Row) -> str:
+def _summary(row: Row) -> str:
     figures = [f"{side} {row.median(side):.4g} {row.unit}" for side in row.samples]
     ratio, spread = row.ratio(), row.spread()
     if ratio is not None and spread is not None:
@@ -264,7 +264,7 @@ def _glance(row: Row) -> str:
 
 
 def load_sample(value: float, result: Mapping[str, Any], broker: Broker, moved_bytes: float = 0) -> Sample:
-    """A sample from what a generator reported, with the costs every row shows."""
+    """Return a sample from the result of a generator, with the costs shown in every row."""
     seconds = result["seconds"]
     cost = {
         "seconds": seconds,

@@ -1,4 +1,4 @@
-"""What a figure was taken on: machine, kernel, versions."""
+"""Facts about the machine, kernel and versions of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 
-from bench.places import ROOT
+from bench.paths import ROOT
 
 
 def facts() -> dict[str, str]:
@@ -35,7 +35,7 @@ def _processor() -> str:
 
 
 def _source() -> str:
-    """The commit measured, and whether files differed from it."""
-    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "not from a git checkout"
+    """Return the measured commit, and whether the tree was dirty."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "not a git checkout"

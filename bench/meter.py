@@ -1,8 +1,8 @@
-"""What a stretch of time cost: CPU seconds of the broker, of the generator, and of everyone else.
+"""CPU seconds of the broker, of the generator and of other programs during a measurement.
 
-A `Meter` is read by the generator itself, at the first and the last byte of its timed part, so that
-the start of the interpreter and the building of frames are in nobody's bill. The kernel counts
-process time in ticks of 10 ms: stretches must be long against that.
+The generator itself reads a `Meter`, at the first and the last byte of its timed part, so that interpreter
+start and frame construction are not counted. The kernel counts process time in ticks of 10 ms: measurements
+must be much longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A process tree at one moment."""
+    """Resource usage of a process tree."""
 
     cpu_seconds: float
     rss_bytes: int
@@ -29,7 +29,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What passed between `Meter.start` and `Meter.stop`; shares are of one core."""
+    """Time and CPU between `Meter.start` and `Meter.stop`."""
 
     seconds: float
     broker_cpu_seconds: float
@@ -46,7 +46,7 @@ class Cost:
 
 
 def usage(pid: int) -> Usage:
-    """CPU and memory of a process and all its descendants."""
+    """Return CPU and memory of a process and its descendants."""
     cpu_seconds, rss, peak, threads = 0.0, 0, 0, 0
     for process in _tree(pid):
         try:
@@ -61,7 +61,7 @@ def usage(pid: int) -> Usage:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """CPU of a process and all its descendants, also of those that have ended and were waited for."""
+    """Return the CPU of a process and its descendants, including ended ones that were waited for."""
     spent = 0.0
     for process in _tree(pid):
         try:
@@ -91,7 +91,7 @@ def _machine_cpu_seconds() -> float:
 
 
 class Meter:
-    """Reads the clocks of the broker, of this process (or with all it has started) and of the machine."""
+    """Measures CPU of the broker, of this process (optionally with its children) and of the machine."""
 
     def __init__(self, broker_pid: int | None, *, with_children: bool = False) -> None:
         self._broker_pid = broker_pid

@@ -1,4 +1,4 @@
-"""Results for people and for programs: a Markdown table and a JSON file with every sample."""
+"""Results as a Markdown table and as JSON with every sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.harness import PEER, SUBJECT, Row
 
-DISTURBED_SHARE = 0.25  # of a core, taken by neither broker nor generator
+DISTURBED_SHARE = 0.25  # of a core, used by neither broker nor generator
 
 COLUMNS = (
     "case",
@@ -30,13 +30,15 @@ COLUMNS = (
 
 
 def markdown(rows: list[Row], facts: Mapping[str, Any]) -> str:
-    """Pairs of figures read ours / theirs."""
+    """Return the table; pairs of figures are ours / theirs."""
     lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS)), *(_line(_cells(row)) for row in rows)]
-    notes = [f"- {row.case} {row.load}: {side}: {why}" for row in rows for side, why in row.not_run.items()]
+    notes = [
+        f"- {row.case} {row.load}: {side}: {reason}" for row in rows for side, reason in row.not_run.items()
+    ]
     if notes:
         lines += ["", "Not run:", "", *notes]
     if disturbed := [f"{row.case} {row.load}" for row in rows if _disturbed(row)]:
-        lines += ["", "Disturbed by other programs, to be repeated on a quiet machine:", ""]
+        lines += ["", "Disturbed by other programs (repeat on an idle machine):", ""]
         lines += [f"- {name}" for name in disturbed]
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""The benchmarks, one module each, named after what they measure."""
+"""Benchmark cases, one module each."""

@@ -1,1 +1,1 @@
-"""Load generators: each runs as a process of its own, and is the same for every broker."""
+"""Load generators: each runs as a separate process, and is the same for every broker."""

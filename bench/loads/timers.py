@@ -1,8 +1,8 @@
-"""A million timers through one queue: each new one replaces the oldest; every tenth is short and runs out.
+"""A million timers in one queue: each new one replaces the oldest; every tenth is short and expires.
 
-The load of delayed requests: nearly all are completed long before their deadline, so adding and
-cancelling must be cheap, and must not become dearer as more of them wait. All queues get the same
-deadlines and the same virtual time, but for the loop's, which has only its own.
+The load of delayed requests: nearly all complete long before their deadline, so that adding and cancelling
+must be cheap, independent of the number pending. All queues get the same deadlines and the same virtual time,
+except the event loop, which only has its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.loads.worker import Result, Spec, serve
 from bench.meter import Meter
 
 ADDED_PER_MS = 100
-DELAY_MS = (15_000, 30_000)  # beyond the end of a run: these are cancelled in time
+DELAY_MS = (15_000, 30_000)  # beyond the end of a run: these are cancelled
 SHORT_DELAY_MS = 5
 EXPIRING_EVERY = 10
 
@@ -33,12 +33,12 @@ class Queue(Protocol):
     def advance(self, now_ms: int) -> None: ...
 
 
-def _nothing() -> None:
+def _no_action() -> None:
     pass
 
 
 class WheelQueue:
-    """The timing wheel of Odradek."""
+    """Odradek's timing wheel."""
 
     def __init__(self) -> None:
         from odradek.timers.timing_wheel import TimingWheel
@@ -46,7 +46,7 @@ class WheelQueue:
         self._wheel = TimingWheel(0)
 
     def add(self, deadline_ms: int) -> Handle:
-        return self._wheel.add(deadline_ms, _nothing)
+        return self._wheel.add(deadline_ms, _no_action)
 
     def advance(self, now_ms: int) -> None:
         self._wheel.advance(now_ms)
@@ -62,11 +62,11 @@ class HeapTimer:
     def cancel(self) -> None:
         if self.action:
             self.action = None
-            self.queue.forget_one()
+            self.queue.on_cancel()
 
 
 class HeapQueue:
-    """heapq; cancelled entries stay until they are half of it, as asyncio does it."""
+    """heapq; cancelled entries are removed when they are half of it, as in asyncio."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, HeapTimer]] = []
@@ -74,11 +74,11 @@ class HeapQueue:
         self._cancelled = 0
 
     def add(self, deadline_ms: int) -> Handle:
-        timer = HeapTimer(self, _nothing)
+        timer = HeapTimer(self, _no_action)
         heapq.heappush(self._heap, (deadline_ms, next(self._order), timer))
         return timer
 
-    def forget_one(self) -> None:
+    def on_cancel(self) -> None:
         self._cancelled += 1
         if self._cancelled > 100 and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].action]
@@ -97,14 +97,14 @@ class HeapQueue:
 
 
 class LoopQueue:
-    """`loop.call_later` of asyncio; turning the loop once stands for advancing."""
+    """`loop.call_later` of asyncio; one iteration of the loop advances it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._now_ms = 0
 
     def add(self, deadline_ms: int) -> Handle:
-        return self._loop.call_later((deadline_ms - self._now_ms) / 1000, _nothing)
+        return self._loop.call_later((deadline_ms - self._now_ms) / 1000, _no_action)
 
     def advance(self, now_ms: int) -> None:
         self._now_ms = now_ms

@@ -1,4 +1,4 @@
-"""Message values: the same for a seed, different from one another, half as large when compressed."""
+"""Message values: reproducible by seed, all different, compressible to half."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs a load generator as a process pinned to its core, and takes its figures as JSON.
+"""Runs a load generator as a process pinned to its core, and reads its result as JSON.
 
-A generator module ends with `serve(run)`: `run` gets the specification and gives the result. Its last
-line of output is the result; anything else it prints is for a reader of a failure.
+A generator module ends with `serve(run)`: `run` takes the specification and returns the result, printed as
+the last line of output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.places import GENERATOR_CORE, ROOT
+from bench.paths import GENERATOR_CORE, ROOT
 
 LOAD_SECONDS_MAX = 180
 
@@ -22,11 +22,11 @@ Result = dict[str, Any]
 
 
 class LoadFailed(RuntimeError):
-    """A generator could not do its work: the broker refused, hung, or lost something."""
+    """Raised when a generator fails: the broker rejected, hung, or lost records."""
 
 
 def run_load(module: str, spec: Spec, *, pinned: bool = True) -> Result:
-    """Run `bench.loads.<module>` with a specification and wait for its result."""
+    """Run `bench.loads.<module>` with a specification and return its result."""
     command = [sys.executable, "-m", f"bench.loads.{module}", json.dumps(spec)]
     try:
         done = subprocess.run(
@@ -39,7 +39,7 @@ def run_load(module: str, spec: Spec, *, pinned: bool = True) -> Result:
             preexec_fn=(lambda: os.sched_setaffinity(0, {GENERATOR_CORE})) if pinned else None,
         )
     except subprocess.TimeoutExpired as late:
-        raise LoadFailed(f"{module} not done after {LOAD_SECONDS_MAX} s") from late
+        raise LoadFailed(f"{module} timed out after {LOAD_SECONDS_MAX} s") from late
     if done.returncode != 0:
         raise LoadFailed(f"{module}: {_last_line(done.stderr)}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
@@ -47,7 +47,7 @@ def run_load(module: str, spec: Spec, *, pinned: bool = True) -> Result:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["ended without a word"])[-1]
+    return (text.strip().splitlines() or ["exited without output"])[-1]
 
 
 def serve(run: Callable[[Spec], Result]) -> None:

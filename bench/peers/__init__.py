@@ -1,1 +1,1 @@
-"""The brokers that are measured, behind one interface."""
+"""The measured brokers and their common interface."""

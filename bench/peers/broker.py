@@ -1,7 +1,7 @@
-"""What the benchmarks may ask of a broker, whoever wrote it.
+"""Interface of a broker to the benchmarks.
 
-A broker has one data directory and one port for its life; `start` and `stop` may alternate on them.
-`launch` only runs the program, for those who measure how long it takes to become useful.
+A broker has one data directory and one port; `start` and `stop` may alternate. `launch` only starts the
+process, to measure the time until it is ready.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from confluent_kafka.admin import (
 )
 
 from bench.meter import Usage
+from bench.paths import free_port
 from bench.peers.server_process import STOP_SECONDS_MAX, BrokerFailed, NotAvailable, ServerProcess
-from bench.places import free_port
 
 READY_SECONDS_MAX = 90.0
 TOPIC_SECONDS_MAX = 60.0
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, str] = {"log.segment.delete.delay.ms": "1000"}
 
 
 class Broker(ABC):
-    """One broker of one kind, on loopback."""
+    """A broker on loopback."""
 
     name: ClassVar[str]
 
@@ -58,11 +58,11 @@ class Broker(ABC):
     @classmethod
     @abstractmethod
     def prepare(cls) -> str:
-        """Fetch or find the program, give its version; raise NotAvailable if it cannot be had."""
+        """Install or find the program and return its version; raise NotAvailable if that fails."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """The program and its arguments; may write configuration files first."""
+        """Return the command line; may write configuration files."""
 
     @property
     def bootstrap(self) -> str:
@@ -80,20 +80,20 @@ class Broker(ABC):
         self._process = ServerProcess(self._command(), self.directory / "broker.out", self.cores)
 
     def start(self) -> Self:
-        """Launch and wait until the broker answers a Metadata request naming itself."""
+        """Launch and wait until a Metadata response names the broker."""
         self.launch()
         deadline = time.monotonic() + READY_SECONDS_MAX
-        while not self._accepts() or not self._answers():
+        while not self._accepts_connections() or not self._answers():
             self._running().must_live()
             if time.monotonic() > deadline:
-                words = self._running().last_words()
+                output = self._running().last_output()
                 self.close()
-                raise BrokerFailed(f"{self.name} not ready after {READY_SECONDS_MAX:.0f} s:\n{words}")
+                raise BrokerFailed(f"{self.name} not ready after {READY_SECONDS_MAX:.0f} s:\n{output}")
             time.sleep(0.05)
         return self
 
     def stop(self) -> float:
-        """Stop cleanly; the seconds it took. One that had to be killed has failed."""
+        """Stop cleanly and return the seconds; raise BrokerFailed if it had to be killed."""
         seconds = self._running().stop()
         self._process = None
         if seconds >= STOP_SECONDS_MAX:
@@ -101,18 +101,18 @@ class Broker(ABC):
         return seconds
 
     def kill(self) -> None:
-        """End it without a word (SIGKILL); afterwards it may be launched again."""
+        """Kill it (SIGKILL); it may be launched again."""
         self._running().kill()
         self._process = None
 
     def close(self) -> None:
-        """Stop everything this broker needed, without asking how."""
+        """Stop the broker and its helpers."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def wipe(self) -> None:
-        """Forget all stored data; the broker must be stopped."""
+        """Delete all stored data; the broker must be stopped."""
         shutil.rmtree(self.log_directory, ignore_errors=True)
 
     def must_live(self) -> None:
@@ -122,7 +122,7 @@ class Broker(ABC):
         return self._running().usage()
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create and wait until every partition has a leader."""
+        """Create a topic and wait until every partition has a leader."""
         admin = self._admin()
         created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
         created[topic].result(TOPIC_SECONDS_MAX)
@@ -139,7 +139,7 @@ class Broker(ABC):
         admin.delete_topics([topic])[topic].result(TOPIC_SECONDS_MAX)
 
     def alter_topic(self, topic: str, config: Mapping[str, str]) -> None:
-        """Change settings of a topic while it is in use."""
+        """Change topic configs."""
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
             for key, value in config.items()
@@ -149,24 +149,26 @@ class Broker(ABC):
         admin.incremental_alter_configs([resource])[resource].result(TOPIC_SECONDS_MAX)
 
     def checkpoint(self, name: str, topic: str, partition: int = 0) -> int | None:
-        """What a checkpoint file of the data directory holds for a partition; None if nothing yet.
+        """Return the offset of a partition in a checkpoint file; None if there is none yet.
 
-        Both brokers replace these files whole: a reader never sees half of one.
+        Both brokers replace these files atomically.
         """
         try:
             lines = (self.log_directory / name).read_text().splitlines()
         except FileNotFoundError:
             return None
-        found = (line.split() for line in lines[2:])
-        return next((int(offset) for t, p, offset in found if (t, p) == (topic, str(partition))), None)
+        entries = (line.split() for line in lines[2:])
+        return next((int(offset) for t, p, offset in entries if (t, p) == (topic, str(partition))), None)
 
     def await_checkpoint(self, name: str, topic: str, offset: int, *, seconds_max: float) -> None:
-        """Wait until a checkpoint file of the data directory has reached an offset of partition 0."""
+        """Wait until a checkpoint file reaches an offset of partition 0."""
         deadline = time.monotonic() + seconds_max
         while (reached := self.checkpoint(name, topic)) is None or reached < offset:
             self.must_live()
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"{self.name}: {name} at {reached}, not {offset}, in {seconds_max:.0f} s")
+                raise BrokerFailed(
+                    f"{self.name}: {name} must reach {offset} in {seconds_max:.0f} s, got {reached}"
+                )
             time.sleep(CHECKPOINT_LOOK_SECONDS)
 
     def _running(self) -> ServerProcess:
@@ -177,7 +179,7 @@ class Broker(ABC):
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
-    def _accepts(self) -> bool:
+    def _accepts_connections(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 

@@ -1,8 +1,8 @@
-"""Apache Kafka 3.9.1 in ZooKeeper mode, from its published jars, with the settings it ships with.
+"""Apache Kafka 3.9.1 in ZooKeeper mode, from its published jars, with default settings.
 
-Maven copies the jars into the cache once. JVM flags are those of Kafka's own start script (1 GB heap,
-G1); logging is at WARN. ZooKeeper is a process of its own that outlives restarts of the broker, and its
-CPU and memory are not counted: the figures favour Kafka there.
+Maven copies the jars into the cache once. JVM flags are those of Kafka's start script (1 GB heap, G1); the
+log level is WARN. ZooKeeper is a separate process that outlives restarts of the broker; its CPU and memory
+are not counted, in Kafka's favour.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.paths import cache, free_port
 from bench.peers.broker import Broker, BrokerFailed, NotAvailable
 from bench.peers.maven import fetched_jars
 from bench.peers.server_process import ServerProcess
-from bench.places import cache, free_port
 
 VERSION = "3.9.1"
 HEAP = "1G"
@@ -33,7 +33,7 @@ JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 
-# slf4j-reload4j is what Kafka's distribution logs through; the jar's own pom leaves it out.
+# Kafka's distribution logs through slf4j-reload4j, which the jar's pom omits.
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>bench</groupId><artifactId>kafka-peer</artifactId><version>1</version>
@@ -101,14 +101,14 @@ class ZooKeeper:
             self._process.must_live()
             time.sleep(0.05)
         self._process.kill()
-        raise BrokerFailed(f"ZooKeeper not ready:\n{self._process.last_words()}")
+        raise BrokerFailed(f"ZooKeeper not ready:\n{self._process.last_output()}")
 
     def has_sessions(self) -> bool:
-        """Whether a client's session still holds nodes, be the client alive or not."""
+        """Return whether a broker session exists, of a live or dead broker."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as asked:
             asked.sendall(b"dump")
-            with asked.makefile("rb") as answer:
-                return b"/brokers/ids/" in answer.read()
+            with asked.makefile("rb") as response:
+                return b"/brokers/ids/" in response.read()
 
     def rss_bytes(self) -> int:
         return self._process.usage().rss_bytes
@@ -118,7 +118,7 @@ class ZooKeeper:
 
 
 class KafkaBroker(Broker):
-    """One Kafka broker; a wiped one gets a fresh root in the same ZooKeeper."""
+    """A Kafka broker; after a wipe it gets a new root in the same ZooKeeper."""
 
     name = "kafka"
 
@@ -153,13 +153,15 @@ class KafkaBroker(Broker):
         self._life += 1
 
     def kill(self) -> None:
-        """Kill, and wait for ZooKeeper to forget: a Kafka broker will not start beside its own ghost."""
+        """Kill, and wait until ZooKeeper has expired the session, which would prevent a start."""
         super().kill()
         assert self._zookeeper is not None
         deadline = time.monotonic() + ZOOKEEPER_SECONDS_MAX
         while self._zookeeper.has_sessions():
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"ZooKeeper held a dead broker's session {ZOOKEEPER_SECONDS_MAX:.0f} s")
+                raise BrokerFailed(
+                    f"ZooKeeper did not expire the broker's session in {ZOOKEEPER_SECONDS_MAX:.0f} s"
+                )
             time.sleep(0.1)
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
-"""Jars of a Maven project, copied once into a folder of the cache.
+"""Jars of a Maven project, copied once into a directory of the cache.
 
-Several processes may ask at the same time: one fetches, the others wait for it. The folder appears under its
-name only when it is complete.
+Of several processes one fetches and the others wait. The directory gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.paths import cache
 from bench.peers.server_process import NotAvailable
-from bench.places import cache
 
 MAVEN_SECONDS_MAX = 600
 
 
 def fetched_jars(home: Path, pom: str, count_min: int) -> Path:
-    """Return the folder with the project's runtime jars; raise NotAvailable if they cannot be fetched.
+    """Return the directory with the project's runtime jars; raise NotAvailable if they cannot be fetched.
 
-    A folder with fewer than ``count_min`` jars is what an interrupted fetch left behind.
+    A directory with fewer than ``count_min`` jars comes from an interrupted fetch.
     """
     jars = home / "jars"
     if not _is_complete(jars, count_min):
@@ -39,7 +38,7 @@ def _is_complete(jars: Path, count_min: int) -> bool:
 
 @contextmanager
 def maven_lock() -> Iterator[None]:
-    """Hold the cache's one lock: two runs of Maven would share its local repository as well."""
+    """Hold the lock of the cache: concurrent Maven runs would share its local repository."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -51,8 +50,8 @@ def _fetch(home: Path, pom: str, jars: Path) -> None:
         raise NotAvailable(f"no jars in {home} and no mvn on PATH to fetch them")
     (home / "pom.xml").write_text(pom)
     part = home / "jars.part"
-    for left_behind in (part, jars):
-        shutil.rmtree(left_behind, ignore_errors=True)
+    for stale in (part, jars):
+        shutil.rmtree(stale, ignore_errors=True)
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={part.name}"]
     try:
         done = subprocess.run(
@@ -63,8 +62,8 @@ def _fetch(home: Path, pom: str, jars: Path) -> None:
             check=False,
             timeout=MAVEN_SECONDS_MAX,
         )
-    except subprocess.TimeoutExpired as late:
-        raise NotAvailable(f"Maven fetched nothing in {MAVEN_SECONDS_MAX} s") from late
+    except subprocess.TimeoutExpired as error:
+        raise NotAvailable(f"Maven timed out after {MAVEN_SECONDS_MAX} s") from error
     if done.returncode != 0:
         raise NotAvailable(f"Maven could not fetch the jars: {done.stdout[-400:].strip()}")
     part.rename(jars)

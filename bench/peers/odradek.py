@@ -1,4 +1,4 @@
-"""Odradek itself, started by the command that is installed beside this interpreter; or another one of it."""
+"""Odradek, from this interpreter's environment or from another installation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.peers.broker import Broker, NotAvailable
 
 
 class OdradekBroker(Broker):
-    """One `odradek serve` with its embedded store."""
+    """An `odradek serve` process with its embedded store."""
 
     name = "odradek"
     program: ClassVar[Path] = Path(sys.executable).parent / "odradek"
@@ -20,12 +20,12 @@ class OdradekBroker(Broker):
     def prepare(cls) -> str:
         program = cls.program
         if not program.exists():
-            raise NotAvailable(f"no odradek command beside {program.parent.name}: install the package")
+            raise NotAvailable(f"no odradek command in {program.parent.name}: install the package")
         done = subprocess.run(
             [str(program), "--version"], capture_output=True, text=True, check=False, timeout=30
         )
         if done.returncode != 0:
-            raise NotAvailable(f"odradek --version ended with {done.returncode}: {done.stderr[-300:]}")
+            raise NotAvailable(f"odradek --version exited with {done.returncode}: {done.stderr[-300:]}")
         return done.stdout.split()[-1]
 
     def _command(self) -> list[str]:
@@ -39,5 +39,5 @@ class OdradekBroker(Broker):
 
 
 def other_odradek(program: Path) -> type[OdradekBroker]:
-    """Another installation, as the peer: what a change costs is measured beside what was before it."""
+    """Return another installation as the peer, to measure the cost of a change."""
     return type("OtherOdradek", (OdradekBroker,), {"name": "other", "program": program})

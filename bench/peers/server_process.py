@@ -1,4 +1,4 @@
-"""One server program: started with a log file and perhaps a core of its own, stopped by its pid."""
+"""A server process with an output file and optional CPU affinity."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 from bench.meter import Usage, usage
 
-STOP_SECONDS_MAX = 180.0  # ten thousand new segments may have to be synced first
+STOP_SECONDS_MAX = 180.0  # ten thousand new segments may have to be flushed first
 OUTPUT_LINES_SHOWN = 15
 
 
 class BrokerFailed(RuntimeError):
-    """A broker did not start, or died; the message ends with the last lines it wrote."""
+    """Raised when a broker does not start, or dies; the message ends with its last output."""
 
 
 class NotAvailable(RuntimeError):
-    """A peer cannot be had on this machine; the message says why and goes into the results."""
+    """Raised when a peer is not available on this machine; the reason goes into the results."""
 
 
 class ServerProcess:
-    """A running program and its output file. `cores` is set before exec: a JVM sizes itself by it."""
+    """A running process and its output file. Affinity is set before exec: a JVM sizes itself by it."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class ServerProcess:
         return usage(self.pid)
 
     def must_live(self) -> None:
-        """Raise BrokerFailed with the program's own last words if it has ended."""
+        """Raise BrokerFailed with the last output if the process has exited."""
         code = self._process.poll()
         if code is not None:
-            raise BrokerFailed(f"{self._output.stem} ended with {code}:\n{self.last_words()}")
+            raise BrokerFailed(f"{self._output.stem} exited with {code}:\n{self.last_output()}")
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self._output.read_text(errors="replace").splitlines()
         return "\n".join(lines[-OUTPUT_LINES_SHOWN:])
 
     def stop(self) -> float:
-        """Ask it to stop, wait, insist; the seconds it took."""
+        """Terminate the process, kill it after a timeout; return the seconds."""
         began = time.monotonic()
         if self._process.poll() is None:
             self._process.terminate()

@@ -1,8 +1,8 @@
 """Spark's own Kafka connector, unmodified, from Maven Central.
 
-PySpark brings everything but these jars: the connector, its token provider, Kafka's Java client and
-commons-pool2. The newest connector that Maven Central has is taken, beginning with the version of Spark that
-is developed on; 4.2.0 loads into it too. They are fetched once into the cache of the benchmarks.
+PySpark lacks only these jars: the connector, its token provider, Kafka's Java client and commons-pool2. The
+newest connector on Maven Central is used, starting with the version of Spark under development; 4.2.0 runs on
+it too. Fetched once into the cache of the benchmarks.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.paths import cache
 from bench.peers.maven import maven_lock
 from bench.peers.server_process import NotAvailable
-from bench.places import cache
 
 REPOSITORY = "https://repo1.maven.org/maven2"
 SCALA = "2.13"
 FETCH_SECONDS_MAX = 120.0
 
-# Connector, then the token providers that go with it, the best first: not every mirror of Maven Central has
-# all versions of the provider, and nothing is asked of it without Kerberos or delegation tokens.
+# Connector and compatible token providers, preferred first: not every mirror has all versions of the
+# provider, and it is unused without Kerberos and delegation tokens.
 CHOICES = (
     ("4.3.0", ("4.3.0", "4.2.0", "4.0.0")),
     ("4.2.0", ("4.2.0", "4.0.0")),
@@ -32,7 +32,7 @@ COMMONS_POOL = "2.13.1"
 
 
 class Connector(NamedTuple):
-    """The jars for `spark.jars`, and what they are."""
+    """Jars for `spark.jars`, and their versions."""
 
     version: str
     token_provider: str
@@ -46,18 +46,18 @@ class Connector(NamedTuple):
 
 
 def spark_connector() -> Connector:
-    """The connector, fetched if it is not in the cache; NotAvailable says why it cannot be had."""
+    """Return the connector, fetched if not cached; raise NotAvailable with the reason if that fails."""
     if shutil.which("java") is None:
         raise NotAvailable("no java on PATH")
     for version, providers in CHOICES:
-        found = _first_provider(version, providers, fetch=False)
-        if found is not None:
-            return found
+        connector = _first_provider(version, providers, fetch=False)
+        if connector is not None:
+            return connector
     with maven_lock():
         for version, providers in CHOICES:
-            found = _first_provider(version, providers, fetch=True)
-            if found is not None:
-                return found
+            connector = _first_provider(version, providers, fetch=True)
+            if connector is not None:
+                return connector
     raise NotAvailable(f"Maven Central has no Spark connector of {', '.join(v for v, _ in CHOICES)}")
 
 
@@ -82,7 +82,7 @@ def _paths(version: str, provider: str) -> tuple[str, ...]:
 
 
 def _jar(path: str, *, fetch: bool) -> Path | None:
-    """The jar in the cache; None when it is not there and cannot be had under that version."""
+    """Return the cached or fetched jar; None if that version does not exist."""
     jar = cache() / "spark-connector" / Path(path).name
     if jar.exists():
         return jar
@@ -91,13 +91,13 @@ def _jar(path: str, *, fetch: bool) -> Path | None:
     jar.parent.mkdir(parents=True, exist_ok=True)
     part = jar.with_suffix(".part")
     try:
-        with urllib.request.urlopen(f"{REPOSITORY}/{path}", timeout=FETCH_SECONDS_MAX) as answer:
-            part.write_bytes(answer.read())
-    except urllib.error.HTTPError as refusal:
-        if refusal.code == 404:
+        with urllib.request.urlopen(f"{REPOSITORY}/{path}", timeout=FETCH_SECONDS_MAX) as response:
+            part.write_bytes(response.read())
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
             return None
-        raise NotAvailable(f"Maven Central answered {refusal.code} for {jar.name}") from refusal
-    except OSError as trouble:
-        raise NotAvailable(f"Maven Central cannot be reached for {jar.name}: {trouble}") from trouble
+        raise NotAvailable(f"Maven Central returned {error.code} for {jar.name}") from error
+    except OSError as error:
+        raise NotAvailable(f"Maven Central cannot be reached for {jar.name}: {error}") from error
     part.replace(jar)
     return jar

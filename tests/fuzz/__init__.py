@@ -1,1 +1,1 @@
-"""Requests of every API and version, right in shape and wrong in everything else, sent to a live broker."""
+"""Protocol fuzzing: well-formed requests with random values, and mutated frames, against a live broker."""

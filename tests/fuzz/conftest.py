@@ -1,4 +1,4 @@
-"""The broker fixtures, shared by all folders that talk to a real process."""
+"""Broker fixtures."""
 
 from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
 

@@ -1,4 +1,4 @@
-"""Small damage to frames, and the question whether a damaged frame asks the broker to wait."""
+"""Mutations of frames, and detection of mutated fetches that would wait long."""
 
 from __future__ import annotations
 
@@ -20,80 +20,80 @@ WAIT_MS_MAX = 500
 Mutation = Callable[[bytearray, random.Random], None]
 
 
-def _flip_a_bit(frame: bytearray, chance: random.Random) -> None:
-    frame[chance.randrange(len(frame))] ^= 1 << chance.randrange(8)
+def _flip_bit(frame: bytearray, rng: random.Random) -> None:
+    frame[rng.randrange(len(frame))] ^= 1 << rng.randrange(8)
 
 
-def _set_a_byte(frame: bytearray, chance: random.Random) -> None:
-    frame[chance.randrange(len(frame))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+def _set_byte(frame: bytearray, rng: random.Random) -> None:
+    frame[rng.randrange(len(frame))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
 
 
-def _cut_the_end(frame: bytearray, chance: random.Random) -> None:
-    del frame[chance.randrange(len(frame)) :]
+def _truncate(frame: bytearray, rng: random.Random) -> None:
+    del frame[rng.randrange(len(frame)) :]
 
 
-def _add_to_the_end(frame: bytearray, chance: random.Random) -> None:
-    frame += chance.randbytes(chance.randrange(1, 40))
+def _append_bytes(frame: bytearray, rng: random.Random) -> None:
+    frame += rng.randbytes(rng.randrange(1, 40))
 
 
-def _put_in_bytes(frame: bytearray, chance: random.Random) -> None:
-    at = chance.randrange(len(frame) + 1)
-    frame[at:at] = chance.randbytes(chance.randrange(1, 8))
+def _insert_bytes(frame: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(frame) + 1)
+    frame[at:at] = rng.randbytes(rng.randrange(1, 8))
 
 
-def _take_out_bytes(frame: bytearray, chance: random.Random) -> None:
-    at = chance.randrange(len(frame))
-    del frame[at : at + chance.randrange(1, 8)]
+def _delete_bytes(frame: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(frame))
+    del frame[at : at + rng.randrange(1, 8)]
 
 
-def _double_a_piece(frame: bytearray, chance: random.Random) -> None:
-    at = chance.randrange(len(frame))
-    frame[at:at] = frame[at : at + chance.randrange(1, 64)]
+def _duplicate_bytes(frame: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(frame))
+    frame[at:at] = frame[at : at + rng.randrange(1, 64)]
 
 
-def _write_an_edge(frame: bytearray, chance: random.Random) -> None:
-    size = chance.choice([2, 4, 8])
+def _write_edge_value(frame: bytearray, rng: random.Random) -> None:
+    size = rng.choice([2, 4, 8])
     if len(frame) > size:
-        at = chance.randrange(len(frame) - size)
-        wrapped = chance.choice(EDGES) % 2 ** (8 * size)
+        at = rng.randrange(len(frame) - size)
+        wrapped = rng.choice(EDGES) % 2 ** (8 * size)
         frame[at : at + size] = wrapped.to_bytes(size, "big")
 
 
-def _change_the_version(frame: bytearray, chance: random.Random) -> None:
+def _change_version(frame: bytearray, rng: random.Random) -> None:
     if len(frame) >= 4:
-        frame[2:4] = struct.pack(">h", chance.randrange(-1, 20))
+        frame[2:4] = struct.pack(">h", rng.randrange(-1, 20))
 
 
-def _change_the_api(frame: bytearray, chance: random.Random) -> None:
+def _change_api_key(frame: bytearray, rng: random.Random) -> None:
     if len(frame) >= 2:
-        frame[0:2] = struct.pack(">h", chance.randrange(-1, 95))
+        frame[0:2] = struct.pack(">h", rng.randrange(-1, 95))
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    _flip_a_bit,
-    _set_a_byte,
-    _cut_the_end,
-    _add_to_the_end,
-    _put_in_bytes,
-    _take_out_bytes,
-    _double_a_piece,
-    _write_an_edge,
-    _change_the_version,
-    _change_the_api,
+    _flip_bit,
+    _set_byte,
+    _truncate,
+    _append_bytes,
+    _insert_bytes,
+    _delete_bytes,
+    _duplicate_bytes,
+    _write_edge_value,
+    _change_version,
+    _change_api_key,
 )
 
 
-def mutate(frame: bytes, chance: random.Random) -> bytes:
-    """The frame after one to four mutations."""
+def mutate(frame: bytes, rng: random.Random) -> bytes:
+    """Return the frame with one to four mutations."""
     changed = bytearray(frame)
-    for _ in range(chance.randrange(1, 5)):
+    for _ in range(rng.randrange(1, 5)):
         if changed:
-            chance.choice(MUTATIONS)(changed, chance)
+            rng.choice(MUTATIONS)(changed, rng)
     return bytes(changed)
 
 
-def asks_to_wait(frame: bytes) -> bool:
-    """True if the frame reads as a Fetch that lets the broker wait longer than a test does."""
+def has_long_wait(frame: bytes) -> bool:
+    """Return whether the frame decodes as a Fetch with a longer wait than the test's timeout."""
     if len(frame) < 4 or struct.unpack_from(">h", frame)[0] != FETCH:
         return False
     try:

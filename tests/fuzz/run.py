@@ -1,7 +1,7 @@
 """Fuzz a broker from the command line: ``python -m tests.fuzz.run --frames 1000000 --seed 7``.
 
-Starts a broker of its own unless ``--bootstrap`` names one. Ends with status 1 if the broker broke a rule;
-``--replay FILE`` sends again what was saved then.
+Starts a broker unless ``--bootstrap`` names one. Exits with status 1 if a check fails; ``--replay FILE``
+sends the saved frames again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fuzz.fuzzer import Fuzzer, FuzzFailure, Sent, report
+from tests.fuzz.fuzzer import Frame, Fuzzer, FuzzFailure, report
 from tests.support.broker import Broker
 
 FAILURES = Path(".cache/fuzz")
 
 
 @contextmanager
-def broker_to_fuzz() -> Iterator[Broker]:
-    """A broker of our own, stopped at the end and then checked if nothing failed before."""
+def running_broker() -> Iterator[Broker]:
+    """Start a broker; stop it at the end, with checks if nothing failed before."""
     with tempfile.TemporaryDirectory(prefix="odradek-fuzz-") as directory:
         broker = Broker(Path(directory)).start()
         try:
@@ -35,46 +35,45 @@ def broker_to_fuzz() -> Iterator[Broker]:
 
 
 def replay(fuzzer: Fuzzer, path: Path) -> None:
-    """Send a saved pipeline again, then frame by frame."""
-    frames = [Sent(bytes.fromhex(text)) for text in json.loads(path.read_text())]
+    """Send a saved pipeline, then its frames one by one."""
+    frames = [Frame(bytes.fromhex(text)) for text in json.loads(path.read_text())]
     fuzzer.send(frames)
     for frame in frames:
         print(f"frame of {len(frame.data)} bytes: {frame.data[:80].hex()}")
         fuzzer.send([frame])
 
 
-def fuzz(chosen: argparse.Namespace, bootstrap: str, broker: Broker | None) -> None:
-    """Fuzz or replay, and say what was done."""
+def fuzz(args: argparse.Namespace, bootstrap: str, broker: Broker | None) -> None:
+    """Fuzz or replay, and print the summary."""
     began = time.monotonic()
-    fuzzer = Fuzzer(bootstrap, broker, chosen.seed, FAILURES, keep_going=chosen.keep_going)
+    fuzzer = Fuzzer(bootstrap, broker, args.seed, FAILURES, keep_going=args.keep_going)
     try:
-        if chosen.replay is not None:
-            replay(fuzzer, chosen.replay)
+        if args.replay is not None:
+            replay(fuzzer, args.replay)
         else:
-            fuzzer.run(chosen.frames)
+            fuzzer.run(args.frames)
     finally:
-        print(report(fuzzer.tally, chosen.seed, began), flush=True)
+        print(report(fuzzer.counts, args.seed, began), flush=True)
     if broker is not None and (kinds := broker.traceback_counts()):
         listed = "\n".join(f"{count:6} of {kind}" for kind, count in kinds.most_common())
-        raise FuzzFailure(f"{len(kinds)} kinds of traceback; seed {chosen.seed}:\n{listed}")
+        raise FuzzFailure(f"{len(kinds)} different tracebacks; seed {args.seed}:\n{listed}")
 
 
 def main() -> int:
-    """Parse arguments, fuzz, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--bootstrap", help="host:port of a running broker")
     parser.add_argument("--keep-going", action="store_true", help="count tracebacks instead of stopping")
     parser.add_argument("--replay", type=Path, help="a file saved by a failing run")
-    chosen = parser.parse_args()
-    print(f"fuzz: up to {chosen.frames} frames, seed {chosen.seed}", flush=True)
+    args = parser.parse_args()
+    print(f"fuzz: up to {args.frames} frames, seed {args.seed}", flush=True)
     try:
-        if chosen.bootstrap is not None:
-            fuzz(chosen, chosen.bootstrap, None)
+        if args.bootstrap is not None:
+            fuzz(args, args.bootstrap, None)
         else:
-            with broker_to_fuzz() as broker:
-                fuzz(chosen, broker.bootstrap, broker)
+            with running_broker() as broker:
+                fuzz(args, broker.bootstrap, broker)
     except FuzzFailure as failure:
         print(f"FAILED: {failure}", file=sys.stderr)
         return 1

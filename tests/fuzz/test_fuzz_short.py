@@ -1,4 +1,4 @@
-"""A short fuzz with a fixed seed: the long one is ``make fuzz``."""
+"""A short fuzzing run with a fixed seed; ``make fuzz`` is the long one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SEED = 1915
 def test_broker_survives_frames_of_every_api_and_version(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker()
     began = time.monotonic()
-    tally = Fuzzer(broker.bootstrap, broker, SEED, tmp_path / "failures").run(FRAMES)
-    print(report(tally, SEED, began))
+    counts = Fuzzer(broker.bootstrap, broker, SEED, tmp_path / "failures").run(FRAMES)
+    print(report(counts, SEED, began))
     assert broker.is_running
-    assert tally.frames >= FRAMES
-    assert tally.answered > FRAMES // 10
-    assert tally.closed > 0
+    assert counts.frames >= FRAMES
+    assert counts.responses > FRAMES // 10
+    assert counts.closed > 0

@@ -1,7 +1,7 @@
-"""Random requests that follow the message tables: every field gets a value of its type, seldom a wise one.
+"""Random requests from the message tables: every field gets a value of its type, valid or not.
 
-Values come from one ``random.Random``, so a seed gives the same requests again; only topic ids are the live
-broker's own.
+Values come from one ``random.Random``, so that a seed reproduces the requests; only topic ids are those of
+the live broker.
 """
 
 from __future__ import annotations
@@ -45,53 +45,53 @@ EDGES = [0, 1, -1, 2, -2, 7, 127, -128, 32_767, -32_768, 2**31 - 1, -(2**31), 2*
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 DEPTH_MAX = 4
 PARTITIONS_SMALL = 200
-"""Topics stay small, or are too large to be: thirty thousand partitions take half a minute to make."""
+"""Partition counts are small or invalid: creating thirty thousand partitions takes half a minute."""
 
 WAIT_MS_MAX = 40
-"""Times to wait are kept short: a broker that waits as long as it was asked to does nothing wrong."""
+"""Wait times are short: a broker may wait as long as requested."""
 
 
-class RequestMaker:
-    """Makes frames for the APIs and versions a broker lists."""
+class RequestGenerator:
+    """Generates frames for the APIs and versions of a broker."""
 
-    def __init__(self, chance: random.Random, topic_ids: list[bytes]) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random, topic_ids: list[bytes]) -> None:
+        self._random = rng
         self._topic_ids = topic_ids
 
     def frame(self, api: Api, version: int, correlation_id: int) -> bytes:
-        """A whole request, header and body, without the length in front."""
+        """Return a request, header and body, without the size prefix."""
         body = encoder(api.request, version)(self.structure(api.request, version, 0))
         header = RequestHeader(
-            api.key, version, correlation_id, self._chance.choice([None, "", "fuzz", "π" * 40])
+            api.key, version, correlation_id, self._random.choice([None, "", "fuzz", "π" * 40])
         )
         return encode_request_header(header) + body
 
     def structure(self, cls: type, version: int, depth: int) -> Any:
-        """An object of a message or structure class whose fields of this version are random."""
-        given = {
+        """Return a message or structure with random values in all fields of this version."""
+        fields = {
             name: self.value(name, field, version, depth)
             for name, field in table_of(cls).items()
-            if field.is_in(version) and (field.tag is None or self._chance.random() < 0.3)
+            if field.is_in(version) and (field.tag is None or self._random.random() < 0.3)
         }
-        return cls(**given)
+        return cls(**fields)
 
     def value(self, name: str, field: Field, version: int, depth: int) -> Any:
-        """A value for one field."""
-        if field.is_nullable_in(version) and self._chance.random() < 0.1:
+        """Return a random value for a field."""
+        if field.is_nullable_in(version) and self._random.random() < 0.1:
             return None
         match field.kind:
             case "string":
                 return self._string(name)
             case "bytes":
-                return self._chance.randbytes(self._chance.choice([0, 1, 8, 300]))
+                return self._random.randbytes(self._random.choice([0, 1, 8, 300]))
             case "records":
                 return self.records()
             case "uuid":
-                return self._chance.choice([bytes(16), self._chance.randbytes(16), *self._topic_ids])
+                return self._random.choice([bytes(16), self._random.randbytes(16), *self._topic_ids])
             case "bool":
-                return self._chance.random() < 0.5
+                return self._random.random() < 0.5
             case "float64":
-                return self._chance.choice([0.0, -1.5, 1e308, float("inf")])
+                return self._random.choice([0.0, -1.5, 1e308, float("inf")])
             case "array":
                 return self._array(name, field, version, depth)
             case "struct":
@@ -101,64 +101,64 @@ class RequestMaker:
 
     def _array(self, name: str, field: Field, version: int, depth: int) -> list[Any]:
         weights = [1, 6, 2, 1] if depth < DEPTH_MAX else [1, 0, 0, 0]
-        (count,) = self._chance.choices([0, 1, 2, self._chance.randrange(3, 30)], weights)
+        (count,) = self._random.choices([0, 1, 2, self._random.randrange(3, 30)], weights)
         if isinstance(field.of, type):
             return [self.structure(field.of, version, depth + 1) for _ in range(count)]
         assert field.of is not None
         return [self.value(name, field.of, version, depth + 1) for _ in range(count)]
 
     def _string(self, name: str) -> str:
-        chance = self._chance
-        if chance.random() < 0.05:
-            return chance.choice(["", "\0", "x" * 32_000, "ÿ" * 100])
+        rng = self._random
+        if rng.random() < 0.05:
+            return rng.choice(["", "\0", "x" * 32_000, "ÿ" * 100])
         if name in ("name", "topic", "topics", "resource_name", "topic_name", "topic_names"):
-            pool = SETTINGS if name == "name" and chance.random() < 0.3 else TOPICS
-            return chance.choice(BAD_NAMES) if chance.random() < 0.1 else chance.choice(pool)
+            pool = SETTINGS if name == "name" and rng.random() < 0.3 else TOPICS
+            return rng.choice(BAD_NAMES) if rng.random() < 0.1 else rng.choice(pool)
         if name == "value":
-            return chance.choice(SETTING_VALUES)
-        return chance.choice(["", "fuzz", *SETTINGS])
+            return rng.choice(SETTING_VALUES)
+        return rng.choice(["", "fuzz", *SETTINGS])
 
     def _number(self, name: str, bits: int, is_unsigned: bool) -> int:
         low, high = (0, 2**bits - 1) if is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        chance = self._chance
+        rng = self._random
         if name.endswith("_ms") and "wait" in name:
-            return chance.randrange(WAIT_MS_MAX)
-        if chance.random() < 0.6:
-            return chance.choice(LIKELY.get(name, (0, 1, 2, -1)))
-        number = chance.choice(EDGES) if chance.random() < 0.5 else chance.randrange(low, high + 1)
+            return rng.randrange(WAIT_MS_MAX)
+        if rng.random() < 0.6:
+            return rng.choice(LIKELY.get(name, (0, 1, 2, -1)))
+        number = rng.choice(EDGES) if rng.random() < 0.5 else rng.randrange(low, high + 1)
         if name in ("num_partitions", "count") and PARTITIONS_SMALL < number <= PARTITIONS_MAX:
             number %= PARTITIONS_SMALL
         return number if low <= number <= high else number % (high + 1)
 
     def records(self) -> bytes:
-        """Record batches: good, broken in one field, compressed, or noise."""
-        chance = self._chance
+        """Return record batches: valid, with one broken field, compressed, or random bytes."""
+        rng = self._random
         records = [
-            record(number, chance.choice([None, b"", b"v" * 50]), chance.choice([None, b"k"]))
-            for number in range(chance.randrange(1, 6))
+            record(number, rng.choice([None, b"", b"v" * 50]), rng.choice([None, b"k"]))
+            for number in range(rng.randrange(1, 6))
         ]
         batch = HandMadeBatch(records=records)
-        kind = chance.randrange(8)
+        kind = rng.randrange(8)
         if kind == 0:
-            return chance.randbytes(chance.randrange(200))
+            return rng.randbytes(rng.randrange(200))
         if kind == 1:
-            broken = chance.choice(
+            broken = rng.choice(
                 ["crc", "length", "count", "last_offset_delta", "magic", "attributes", "leader_epoch"]
             )
-            setattr(batch, broken, chance.choice([0, 1, 3, 5, 127]))
+            setattr(batch, broken, rng.choice([0, 1, 3, 5, 127]))
         elif kind == 2:
-            batch.attributes = chance.randrange(8)
+            batch.attributes = rng.randrange(8)
             batch.payload = (
-                gzip.compress(b"".join(records), mtime=0) if chance.random() < 0.7 else chance.randbytes(60)
+                gzip.compress(b"".join(records), mtime=0) if rng.random() < 0.7 else rng.randbytes(60)
             )
         elif kind == 3:
-            # A small input that grows three thousandfold.
+            # Decompresses to three thousand times its size.
             batch.attributes = 1
             batch.payload = BOMB
         elif kind == 4:
-            batch.producer_id = chance.randrange(5)
-            batch.producer_epoch = chance.randrange(3)
-            batch.base_sequence = chance.randrange(10)
+            batch.producer_id = rng.randrange(5)
+            batch.producer_epoch = rng.randrange(3)
+            batch.base_sequence = rng.randrange(10)
         data = batch.build()
         return data * 2 if kind == 5 else data
 
@@ -181,4 +181,4 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "timestamp": (-1, -2, -3, 0, 1_700_000_000_000),
     "timeout_ms": (0, 100, 1_000),
 }
-"""Values that let a request get past the first check, by field name."""
+"""Values that pass the first checks, by field name."""

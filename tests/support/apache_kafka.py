@@ -17,9 +17,9 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+from bench.paths import cache, free_port
 from bench.peers import maven
 from bench.peers.server_process import NotAvailable
-from bench.places import cache, free_port
 
 JAR_COUNT_MIN = 30
 HEAP = "-Xmx512M"

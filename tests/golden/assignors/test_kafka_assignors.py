@@ -1,8 +1,9 @@
-"""Our assignors against the assignments that Kafka's own make of the same random groups.
+"""Assignments equal those of Kafka's assignors for the same random groups.
 
-``assigned.jsonl`` was written by Kafka 3.9.1's clients: a case a line, with topics (the racks of each
-partition), members, what they had, and the assignment. Range and round robin must agree in everything. Where
-the sticky ones have a choice, Kafka's goes by the order of a hash table: there balance and moves must agree.
+``assigned.jsonl`` was written by the clients of Kafka 3.9.1: one case per line, with topics (the racks of
+each partition), members, their previous partitions, and the assignment. Range and round robin must be equal.
+The sticky assignors of Kafka depend on the order of a hash table: there balance and number of moves must be
+equal.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from odradek.client.consumer.assignors.registry import ASSIGNORS
 from odradek.model.ids import TopicPartition
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("assigned.jsonl").read_text().splitlines()]
-SEEN = [f"{case['assignor']}-{index // 4}" for index, case in enumerate(CASES)]
+IDS = [f"{case['assignor']}-{index // 4}" for index, case in enumerate(CASES)]
 
 
 def members_of(case: dict[str, Any]) -> list[Member]:
@@ -44,8 +45,8 @@ def balance(assigned: dict[str, set[TopicPartition]]) -> list[int]:
     return sorted(len(partitions) for partitions in assigned.values())
 
 
-@pytest.mark.parametrize("case", CASES, ids=SEEN)
-def test_assignments_are_those_of_kafka(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_assignments_equal_kafka(case: dict[str, Any]) -> None:
     topics = {name: [frozenset(racks) for racks in each] for name, each in case["topics"].items()}
     result = ASSIGNORS[case["assignor"]]().assign(topics, members_of(case))
     ours = {member: set(assignment.partitions) for member, assignment in result.items()}
@@ -53,12 +54,12 @@ def test_assignments_are_those_of_kafka(case: dict[str, Any]) -> None:
     if "sticky" not in case["assignor"]:
         assert ours == theirs
         return
-    had = {member["id"]: {TopicPartition(*tp) for tp in member["had"]} for member in case["members"]}
+    previous = {member["id"]: {TopicPartition(*tp) for tp in member["had"]} for member in case["members"]}
     assert balance(ours) == balance(theirs)
-    assert sum(len(had[m] - ours[m]) for m in ours) == sum(len(had[m] - theirs[m]) for m in theirs)
+    assert sum(len(previous[m] - ours[m]) for m in ours) == sum(len(previous[m] - theirs[m]) for m in theirs)
 
 
-def test_the_sticky_memory_is_read_as_kafka_writes_it() -> None:
+def test_previous_assignment_is_encoded_as_in_kafka() -> None:
     written = [
         (bytes.fromhex(member["user_data"]), {TopicPartition(*tp) for tp in member["had"]})
         for case in CASES

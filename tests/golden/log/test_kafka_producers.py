@@ -1,5 +1,4 @@
-"""Snapshots and indexes of aborted transactions that Kafka 3.9.1 wrote: ours are the same to the byte, and so
-are the lines that its dump tool shows for them."""
+"""Producer snapshots, transaction indexes and dump lines equal Kafka 3.9.1."""
 
 import asyncio
 from pathlib import Path
@@ -48,19 +47,19 @@ ABORTED = [
 
 
 @pytest.mark.parametrize(("name", "producers"), [("snapshot-empty", []), ("snapshot-three", PRODUCERS)])
-def test_snapshots(name: str, producers: list[ProducerStateEntry]) -> None:
+def test_producer_snapshots_equal_kafka(name: str, producers: list[ProducerStateEntry]) -> None:
     assert decode_snapshot(FILES[name], name) == producers
     assert encode_snapshot(producers) == FILES[name]
 
 
-def test_aborted_transactions() -> None:
+def test_transaction_index_equals_kafka() -> None:
     assert decode_aborted(FILES["txnindex"], "it") == ABORTED
     assert encode_aborted(ABORTED) == FILES["txnindex"]
     check_aborted(ABORTED, 100, "it")
 
 
-def test_lines_of_the_dump_tool() -> None:
-    assert [producer_line(one) for one in PRODUCERS] == [
+def test_dump_lines_equal_kafka() -> None:
+    assert [producer_line(producer) for producer in PRODUCERS] == [
         "producerId: 7 producerEpoch: 3 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty "
         "lastTimestamp: 1700000000123 firstSequence: 32 lastSequence: 41 lastOffset: 120 offsetDelta: 9 "
         "timestamp: 1700000000123",
@@ -70,7 +69,7 @@ def test_lines_of_the_dump_tool() -> None:
         "producerId: 9 producerEpoch: 0 coordinatorEpoch: 5 currentTxnFirstOffset: OptionalLong.empty "
         "lastTimestamp: 1700000000789 ",
     ]
-    assert [aborted_line(one) for one in ABORTED] == [
+    assert [aborted_line(transaction) for transaction in ABORTED] == [
         "version: 0 producerId: 7 firstOffset: 90 lastOffset: 120 lastStableOffset: 95",
         "version: 0 producerId: 8 firstOffset: 95 lastOffset: 130 lastStableOffset: 131",
         "version: 0 producerId: 4611686018427387904 firstOffset: 140 lastOffset: 199 lastStableOffset: 200",
@@ -78,25 +77,25 @@ def test_lines_of_the_dump_tool() -> None:
 
 
 @pytest.mark.parametrize("had_clean_shutdown", [True, False])
-def test_what_kafka_makes_of_batches_is_made_of_them_here(had_clean_shutdown: bool) -> None:
+def test_recovery_rebuilds_the_files_of_kafka(had_clean_shutdown: bool) -> None:
     kafka = read("transactions.txt")
     files = MemoryFileSystem()
     files.make_directories("/data/orders-0")
     for name, content in kafka.items():
         if name.endswith(".log"):
             files.write_whole(f"/data/orders-0/{name}", content)
-    ours = [name for name in kafka if name.endswith(".txnindex")]
+    index_names = [name for name in kafka if name.endswith(".txnindex")]
     if had_clean_shutdown:
-        for name in ours:
-            files.write_whole(f"/data/orders-0/{name}", b"to be built anew")
+        for name in index_names:
+            files.write_whole(f"/data/orders-0/{name}", b"to be rebuilt")
     how = LogLoadContext(files, SeededEntropy(0), OpenSegments(), had_clean_shutdown=had_clean_shutdown)
     log = open_log(TopicPartition("orders", 0), "/data/orders-0", LogConfig(), how)
     asyncio.run(log.close())
-    assert len(ours) > 1
-    for name in ours:
+    assert len(index_names) > 1
+    for name in index_names:
         assert files.read_whole(f"/data/orders-0/{name}") == kafka[name]
     snapshots = {name for name in kafka if name.endswith(".snapshot")}
     assert snapshots == {name for name in files.list_names("/data/orders-0") if name.endswith(".snapshot")}
     for name in snapshots:
-        found = decode_snapshot(files.read_whole(f"/data/orders-0/{name}"), name)
-        assert sorted(found) == sorted(decode_snapshot(kafka[name], name))
+        producers = decode_snapshot(files.read_whole(f"/data/orders-0/{name}"), name)
+        assert sorted(producers) == sorted(decode_snapshot(kafka[name], name))

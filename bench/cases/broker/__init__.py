@@ -1,0 +1,1 @@
+"""Brokers under load and per request: B and H cases."""

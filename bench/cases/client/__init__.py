@@ -1,0 +1,1 @@
+"""Clients and the record codec: C cases."""

@@ -1,0 +1,1 @@
+"""Growth and operation of brokers: G and O cases."""

@@ -1,0 +1,1 @@
+"""Spark connectors: S cases."""
