@@ -37,7 +37,7 @@ class Timer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the timer is on a wheel: neither fired nor cancelled."""
+        """True while the timer is on a wheel: neither fired nor cancelled."""
         return self._next is not _UNLINKED
 
     def cancel(self) -> bool:

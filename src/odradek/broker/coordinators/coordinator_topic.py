@@ -16,7 +16,7 @@ from odradek.model.ids import TopicId
 
 
 class CoordinatorTopic:
-    """``partition_count`` applies until the topic exists.
+    """Internal topic whose partition leaders are coordinators; ``partition_count`` applies until it exists.
 
     The count of an existing topic is fixed at its first use for the lifetime of the topic: with another one,
     keys would be looked up in partitions that do not hold them.

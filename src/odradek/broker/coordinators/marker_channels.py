@@ -36,7 +36,7 @@ log = events.logger("transaction_markers")
 
 
 class MarkerAction(enum.Enum):
-    """What to do about a partition after a WriteTxnMarkers error code."""
+    """Action for a partition after a WriteTxnMarkers error code."""
 
     DONE = enum.auto()
     RETRY = enum.auto()

@@ -149,7 +149,7 @@ class Session:
         self._wire.release()
         self._memory_pool.remove(self)
         if reason is not None:
-            log.info("connection_broken", peer=self.peer, reason=reason)
+            log.info("connection_lost", peer=self.peer, reason=reason)
         self._on_closed(self)
 
     # Called by the dispatcher.

@@ -267,7 +267,7 @@ def test_markers_of_many_transactions_are_written_in_batches() -> None:
 
 
 async def attempts_by_turn(harness: MarkerHarness, count: int) -> list[int]:
-    """How many attempts there were after each turn of the loop, until so many transactions are done."""
+    """Return the number of attempts after each loop iteration, until ``count`` transactions are done."""
     turns = [0]
     while len(harness.completed) < count:
         await asyncio.sleep(0)

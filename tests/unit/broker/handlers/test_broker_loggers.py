@@ -63,9 +63,9 @@ def test_loggers_are_described_with_their_levels(run_scenario, version):
         assert result.error_code == 0
         actual = {config.name: config for config in result.configs}
         assert {"root", TOPICS, "odradek.broker"} <= actual.keys()
-        one = actual[TOPICS]
-        assert (one.value, one.read_only, one.is_sensitive) == ("WARN", False, False)
-        assert one.config_source == (LOGGER_SOURCE if version >= 1 else -1)
+        level = actual[TOPICS]
+        assert (level.value, level.read_only, level.is_sensitive) == ("WARN", False, False)
+        assert level.config_source == (LOGGER_SOURCE if version >= 1 else -1)
         assert (await describe(harness, keys=["root"], version=version)).configs[0].value == "WARN"
 
     run_scenario(scenario)

@@ -171,8 +171,12 @@ def test_join_group(run_groups, version):
         assert first.protocol_name == "range"
         assert first.protocol_type == ("consumer" if version >= 7 else None)
         assert not first.skip_assignment
-        ((one,)) = first.members
-        assert (one.member_id, one.group_instance_id, bytes(one.metadata)) == (first.member_id, None, b"mine")
+        (described,) = first.members
+        assert (described.member_id, described.group_instance_id, bytes(described.metadata)) == (
+            first.member_id,
+            None,
+            b"mine",
+        )
 
     run_groups(scenario)
 
@@ -582,10 +586,14 @@ def test_describe_groups(run_groups, version):
         assert (known.error_code, known.group_state) == (0, "Stable")
         assert (known.protocol_type, known.protocol_data) == ("consumer", "range")
         assert known.authorized_operations == -(2**31)
-        (one,) = known.members
-        assert (one.member_id, one.client_id, one.client_host) == (member.member, "client", "/client")
-        assert one.group_instance_id == ("i" if version >= 4 else None)
-        assert (bytes(one.member_metadata), bytes(one.member_assignment)) == (b"mine", b"all")
+        (described,) = known.members
+        assert (described.member_id, described.client_id, described.client_host) == (
+            member.member,
+            "client",
+            "/client",
+        )
+        assert described.group_instance_id == ("i" if version >= 4 else None)
+        assert (bytes(described.member_metadata), bytes(described.member_assignment)) == (b"mine", b"all")
         assert (unknown.error_code, unknown.group_state, unknown.members) == (0, "Dead", [])
         assert (unnamed.error_code, unnamed.group_state) == (0, "Empty")
         if version >= 3:

@@ -31,7 +31,7 @@ class FakeConnection:
         self.closed: list[bool] = []
         self.receiver: Any = None
         self.ends_at_once = True
-        """Whether a close with flush completes at once; one without always does."""
+        """True if a close with flush completes at once; one without always does."""
         self._is_lost = False
 
     def send(self, parts: list[Part]) -> None:

@@ -220,19 +220,19 @@ def test_no_session_is_closed_below_the_limit_or_without_a_priority_session(memo
 @pytest.mark.parametrize("ends", ["response", "no response", "loss"])
 def test_session_resumes_once_other_requests_release_memory(new_harness, make_frame, ends):
     memory = RequestMemoryPool(4 * len(make_frame(0)))
-    one, other = new_harness(memory=memory), new_harness(memory=memory)
-    one.receive(make_frame(0) + make_frame(1))
+    first, other = new_harness(memory=memory), new_harness(memory=memory)
+    first.receive(make_frame(0) + make_frame(1))
     memory.used += 2 * memory.limit
     other.receive(make_frame(0))
     assert other.connection.paused
     memory.used -= 2 * memory.limit
     if ends == "response":
-        one.respond(0)
+        first.respond(0)
     elif ends == "no response":
-        one.session.send_no_response(one.started[0])
+        first.session.send_no_response(first.started[0])
     else:
-        one.receive(make_frame(2)[:-1])
-        one.session.connection_lost("reset")
+        first.receive(make_frame(2)[:-1])
+        first.session.connection_lost("reset")
     assert not other.connection.paused
 
 
