@@ -136,10 +136,10 @@ class Duel:
             assert entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             assert (entry.error_code, entry.high_watermark) == (0, log.end)
-            result = [item for item in _decode(entry.records) if item.offset >= offset]
-            assert [item.offset for item in result] == list(range(offset, offset + len(result)))
-            assert [item.value for item in result] == log.values[offset : offset + len(result)]
-            assert bool(result) == (offset < log.end), "every read makes progress"
+            records = [record for record in _decode(entry.records) if record.offset >= offset]
+            assert [record.offset for record in records] == list(range(offset, offset + len(records)))
+            assert [record.value for record in records] == log.values[offset : offset + len(records)]
+            assert bool(records) == (offset < log.end), "every read makes progress"
 
     async def offsets(self, topic: str, partition: int, number: int) -> None:
         timestamp = (-1, -2)[number % 2]

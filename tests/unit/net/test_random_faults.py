@@ -9,10 +9,10 @@ from odradek.model.client_errors import ClientError
 from odradek.net.connection_state import ConnectionSettings
 from odradek.wire.messages.list_groups import ListGroupsRequest
 
-ASKING = ["ask", "ask", "ask", "tell", "cancel"]
-TROUBLE = ["reset", "hold", "release", "mute", "leave", "come", "garbage"]
+REQUESTS = ["request", "request", "request", "request_without_response", "cancel"]
+FAULTS = ["reset", "hold", "release", "mute", "crash", "restart", "garbage"]
 runs = st.lists(
-    st.tuples(st.sampled_from(ASKING + TROUBLE), st.sampled_from([0, 0, 10, 500, 3000])), max_size=30
+    st.tuples(st.sampled_from(REQUESTS + FAULTS), st.sampled_from([0, 0, 10, 500, 3000])), max_size=30
 )
 
 
@@ -34,26 +34,26 @@ class FaultRun:
         if expects_response:
             response.add_done_callback(self.completed.append)
 
-    def server_connection(self, trouble):
-        for item in [item for item in self.harness.network.connections if item.host == "client"]:
-            getattr(item, trouble)()
+    def inject(self, fault):
+        for connection in [c for c in self.harness.network.connections if c.host == "client"]:
+            getattr(connection, fault)()
 
-    async def run_scenario(self, event):
+    async def apply(self, event):
         scripted = self.harness.scripted
-        if event in {"ask", "tell"}:
-            await self.send(expects_response=event == "ask")
+        if event in {"request", "request_without_response"}:
+            await self.send(expects_response=event == "request")
         elif event == "cancel":
             for response in self.started[-1:]:
                 response.cancel()
-        elif event in {"leave", "come"}:
+        elif event in {"crash", "restart"}:
             scripted.crash()
-            if event == "come":
+            if event == "restart":
                 await scripted.listen()
         elif event == "garbage":
             for connection in scripted.connections:
                 connection.connection.send([b"\x00\x00\x00\x05junk!"])
         else:
-            self.server_connection(event)
+            self.inject(event)
 
 
 @given(runs)
@@ -61,19 +61,23 @@ def test_every_request_completes_and_responses_are_in_order(run_scenario, events
     async def scenario(harness):
         run = FaultRun(harness)
         for event, wait_ms in events:
-            await run.run_scenario(event)
+            await run.apply(event)
             await harness.clock.sleep_ms(wait_ms)
-        run.server_connection("release")
+        run.inject("release")
         await harness.clock.sleep_ms(5000)
         assert all(response.done() for response in run.started)
         failed = [
-            item.exception() for item in run.started if not item.cancelled() and item.exception() is not None
+            future.exception()
+            for future in run.started
+            if not future.cancelled() and future.exception() is not None
         ]
-        assert all(isinstance(item, ClientError) for item in failed)
-        succeeded = [item for item in run.completed if not item.cancelled() and item.exception() is None]
-        assert succeeded == [item for item in run.started if item in succeeded]
+        assert all(isinstance(error, ClientError) for error in failed)
+        succeeded = [
+            future for future in run.completed if not future.cancelled() and future.exception() is None
+        ]
+        assert succeeded == [future for future in run.started if future in succeeded]
         # Afterwards the client works as before.
-        await run.run_scenario("come")
+        await run.apply("restart")
         await harness.clock.sleep_ms(2000)
         await harness.pool.ready(1, 5000)
         assert (await harness.pool.send(1, ListGroupsRequest())).groups == []

@@ -15,7 +15,7 @@ def messages(entry, read_records):
 
 
 @pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("compression", [item for item in Compression if item is not Compression.ZSTD])
+@pytest.mark.parametrize("compression", [codec for codec in Compression if codec is not Compression.ZSTD])
 def test_every_compression_is_down_converted(run_scenario, version, compression, read_records):
     async def scenario(harness):
         await harness.create("orders")

@@ -347,12 +347,16 @@ async def fetch(harness, version, requested, group="g", **options) -> Any:
     if version >= 8:
         topics = None
         if requested is not None:
-            topics = [OffsetFetchRequestTopics(*item) for item in requested]
+            topics = [OffsetFetchRequestTopics(*topic_partitions) for topic_partitions in requested]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], **options)
         (response,) = (await harness.request(FETCH, version, request)).groups
         assert response.group_id == group
     else:
-        topics = None if requested is None else [OffsetFetchRequestTopic(*item) for item in requested]
+        topics = (
+            None
+            if requested is None
+            else [OffsetFetchRequestTopic(*topic_partitions) for topic_partitions in requested]
+        )
         response = await harness.request(FETCH, version, OffsetFetchRequest(group, topics, **options))
     return response.error_code, [
         (

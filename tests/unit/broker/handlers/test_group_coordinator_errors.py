@@ -129,11 +129,11 @@ def test_group_admin_apis_return_the_coordinator_error(
         fail_coordinator(monkeypatch, harness, code)
         requested = DescribeGroupsRequest(["g", "h"], include_authorized_operations=True)
         described = (await harness.request(DESCRIBE, 5, requested)).groups
-        assert [(item.group_id, item.error_code, item.group_state) for item in described] == [
+        assert [(group.group_id, group.error_code, group.group_state) for group in described] == [
             ("g", code, ""),
             ("h", code, ""),
         ]
-        assert {item.authorized_operations for item in described} == {-(2**31)}
+        assert {group.authorized_operations for group in described} == {-(2**31)}
         deleted = await harness.request(DELETE_GROUPS, 2, DeleteGroupsRequest(["g", "h"]))
         assert [result.error_code for result in deleted.results] == [code, code]
 

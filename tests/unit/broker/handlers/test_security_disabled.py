@@ -91,7 +91,7 @@ def test_no_client_quotas_are_described(run_scenario, version):
 )
 def test_invalid_quota_filter_is_rejected(run_scenario, types, code):
     async def scenario(harness):
-        components = [ComponentData(item, ANY_MATCH, None) for item in types]
+        components = [ComponentData(entity_type, ANY_MATCH, None) for entity_type in types]
         response = await harness.request(QUOTAS, 1, DescribeClientQuotasRequest(components, False))
         assert (response.error_code, response.entries) == (code, None)
         assert response.error_message

@@ -101,7 +101,9 @@ class TransactionalProducer:
             if version >= 4
             else response.results_by_topic_v3_and_below
         )
-        return {item.partition_index: item.partition_error_code for item in results[0].results_by_partition}
+        return {
+            result.partition_index: result.partition_error_code for result in results[0].results_by_partition
+        }
 
     async def write(
         self, *values: bytes, topic: str = "orders", partition: int = 0, version: int = 11, acks: int = -1
@@ -213,7 +215,7 @@ async def committed(harness: Any, topic: str = "orders", partition: int = 0) -> 
         if header.is_control:
             if read_control_type(records[0].key) is ControlRecordType.ABORT:
                 ended = header.producer_id, header.base_offset
-                aborted = [item for item in aborted if item[1] != ended[0] or item[0] > ended[1]]
+                aborted = [entry for entry in aborted if entry[1] != ended[0] or entry[0] > ended[1]]
         elif not any(
             first <= header.base_offset and identity == header.producer_id for first, identity in aborted
         ):

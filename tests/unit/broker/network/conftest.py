@@ -124,7 +124,7 @@ class SessionHarness:
 
     def respond(self, number: int, body: bytes = b"") -> None:
         """Respond to the request with this correlation id, then run deferred callbacks."""
-        [request] = [item for item in self.started if item.correlation_id == number]
+        [request] = [started for started in self.started if started.correlation_id == number]
         self.session.send_response(request, [body])
         self.run_deferred()
 
@@ -134,7 +134,7 @@ class SessionHarness:
 
     @property
     def correlation_ids(self) -> list[int]:
-        return [item.correlation_id for item in self.started]
+        return [request.correlation_id for request in self.started]
 
 
 @pytest.fixture

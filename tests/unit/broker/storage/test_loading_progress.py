@@ -54,7 +54,9 @@ def test_long_start_reports_loading_progress():
         assert len(reported) > 2
         assert reported[0] == (0, 0, 0, 0)
         assert reported[-1].logs_total == LOGS
-        assert [item.logs_loaded for item in reported] == sorted(item.logs_loaded for item in reported)
+        assert [progress.logs_loaded for progress in reported] == sorted(
+            progress.logs_loaded for progress in reported
+        )
 
     run_virtually(main)
 

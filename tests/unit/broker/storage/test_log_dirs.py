@@ -55,7 +55,7 @@ def test_every_log_dir_is_described_with_its_replica_sizes(run_scenario, version
         actual = await describe(harness, version=version)
         assert list(actual) == ["/a", "/b"]
         assert set(sizes(actual["/a"])) | set(sizes(actual["/b"])) == {("orders", n) for n in range(3)}
-        assert sorted(len(sizes(item)) for item in actual.values()) == [1, 2]
+        assert sorted(len(sizes(directory)) for directory in actual.values()) == [1, 2]
         both = sizes(actual["/a"]) | sizes(actual["/b"])
         assert both["orders", 1] > 1000
         assert both["orders", 0] == both["orders", 2] == 0
@@ -79,8 +79,8 @@ def test_only_requested_partitions_are_described(run_scenario):
         requested = [DescribableLogDirTopic("orders", [1, 77]), DescribableLogDirTopic("unknown", [0])]
         result = await describe(harness, requested)
         assert list(result) == ["/a", "/b"], "directories without requested partitions are listed"
-        assert [key for item in result.values() for key in sizes(item)] == [("orders", 1)]
-        assert [sizes(item) for item in (await describe(harness, [])).values()] == [{}, {}]
+        assert [key for directory in result.values() for key in sizes(directory)] == [("orders", 1)]
+        assert [sizes(directory) for directory in (await describe(harness, [])).values()] == [{}, {}]
 
     run_scenario(scenario, TWO)
 
@@ -140,7 +140,9 @@ def test_failed_log_dir_goes_offline_alone(run_scenario):
 def test_log_dir_failure_completes_a_waiting_fetch(run_scenario):
     async def scenario(harness):
         await harness.create("orders", 2)
-        path = next(path for path, item in (await describe(harness)).items() if ("orders", 0) in sizes(item))
+        path = next(
+            path for path, directory in (await describe(harness)).items() if ("orders", 0) in sizes(directory)
+        )
         waiting = harness.client.begin(1, 17, harness.fetch_request("orders", max_wait_ms=60_000))
         other = await harness.memory_broker.connect()
         began_ms = harness.cluster.clock.monotonic_ms()
@@ -156,7 +158,9 @@ def test_log_dir_failure_completes_a_waiting_fetch(run_scenario):
 def test_failed_fsync_takes_the_log_dir_offline(run_scenario):
     async def scenario(harness):
         await harness.create("orders", 2, {"segment.bytes": "300"})
-        path = next(path for path, item in (await describe(harness)).items() if ("orders", 0) in sizes(item))
+        path = next(
+            path for path, directory in (await describe(harness)).items() if ("orders", 0) in sizes(directory)
+        )
         harness.cluster.files.fail_next_sync(errno.EIO, name_end=f"{path}/orders-0/{0:020}.log")
         for _ in range(4):
             assert (await harness.produce("orders", b"x" * 100)).error_code == 0
