@@ -44,7 +44,7 @@ def at_broker(broker_of: Callable[[K], int]) -> LookupStrategy[K]:
 
 
 def _unknown_broker(broker: int) -> ApiError:
-    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"unknown broker {broker}")
+    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster has no broker {broker}")
 
 
 async def _with_known_nodes(

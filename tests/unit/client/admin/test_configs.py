@@ -99,7 +99,7 @@ def test_config_errors_name_the_resource(run_with_admin: RunWithAdmin) -> None:
         with pytest.raises(PartialFailure) as raised:
             await fixture.admin.describe_configs([A, unknown_topic, unknown_broker])
         assert raised.value.errors[unknown_topic].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert "unknown broker 77" in str(raised.value.errors[unknown_broker])
+        assert "no broker 77" in str(raised.value.errors[unknown_broker])
         assert list(raised.value.results) == [A]
 
     run_with_admin(scenario)

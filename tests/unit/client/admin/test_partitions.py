@@ -98,7 +98,7 @@ def test_describe_log_dirs_and_alter_replica_log_dirs(run_with_admin: RunWithAdm
         await fixture.admin.alter_replica_log_dirs({Replica("a", 0, broker): path})
         with pytest.raises(PartialFailure, match=f"a-0 of broker {broker}: LOG_DIR_NOT_FOUND"):
             await fixture.admin.alter_replica_log_dirs({Replica("a", 0, broker): "/elsewhere"})
-        with pytest.raises(PartialFailure, match="unknown broker 77"):
+        with pytest.raises(PartialFailure, match="no broker 77"):
             await fixture.admin.describe_log_dirs([77])
 
     run_with_admin(scenario)
@@ -122,7 +122,7 @@ def test_describe_cluster_features_and_api_versions(run_with_admin: RunWithAdmin
 
 def test_unknown_broker_fails_immediately(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
-        with pytest.raises(Exception, match="unknown broker 77") as raised:
+        with pytest.raises(Exception, match="no broker 77") as raised:
             await fixture.admin.api_versions(broker=77)
         assert raised.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
