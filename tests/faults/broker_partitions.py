@@ -51,21 +51,24 @@ def append(connection: RawConnection, topic: str, partition: int, batch: bytes, 
 def delete_records(connection: RawConnection, topic: str, before: int, partition: int = 0) -> int:
     """Delete the records before an offset; return the error code."""
     delete = kio_requests("delete_records", 2)
-    wanted = delete.DeleteRecordsPartition(partition_index=partition, offset=before)
+    partition_request = delete.DeleteRecordsPartition(partition_index=partition, offset=before)
     request = delete.DeleteRecordsRequest(
-        topics=(delete.DeleteRecordsTopic(name=topic, partitions=(wanted,)),), timeout=timedelta(seconds=10)
+        topics=(delete.DeleteRecordsTopic(name=topic, partitions=(partition_request,)),),
+        timeout=timedelta(seconds=10),
     )
     return int(connection.exchange(request).topics[0].partitions[0].error_code)
 
 
 def fetch_page(connection: RawConnection, topic: str, partition: int, offset: int) -> Any:
     """Fetch; return the partition's response."""
-    wanted = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    partition_request = fetch.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
     request = fetch.FetchRequest(
         max_wait=timedelta(0),
         min_bytes=0,
         max_bytes=1 << 26,
-        topics=(fetch.FetchTopic(topic=topic, partitions=(wanted,)),),
+        topics=(fetch.FetchTopic(topic=topic, partitions=(partition_request,)),),
         forgotten_topics_data=(),
     )
     return fetched_partition(connection.exchange(request))
@@ -73,13 +76,13 @@ def fetch_page(connection: RawConnection, topic: str, partition: int, offset: in
 
 def first_offset(connection: RawConnection, topic: str, partition: int = 0) -> int:
     """Return the log start offset; raises ValueError if it is not returned."""
-    wanted = list_offsets.ListOffsetsPartition(
+    partition_request = list_offsets.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=-1, timestamp=EARLIEST_TIMESTAMP
     )
     request = list_offsets.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=0,
-        topics=(list_offsets.ListOffsetsTopic(name=topic, partitions=(wanted,)),),
+        topics=(list_offsets.ListOffsetsTopic(name=topic, partitions=(partition_request,)),),
     )
     while True:
         entry = connection.exchange(request).topics[0].partitions[0]
@@ -98,7 +101,7 @@ def read_records(
     may_have_holes: bool = False,
 ) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Return keys and values by offset, with checksums verified; raises ValueError."""
-    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    records: dict[int, tuple[bytes | None, bytes | None]] = {}
     while True:
         entry = fetch_page(connection, topic, partition, offset)
         if entry.error_code in NOT_YET:
@@ -109,12 +112,12 @@ def read_records(
         for batch in whole_batches(entry.records):
             if not is_whole(batch):
                 raise ValueError(f"{topic}-{partition} at {offset}: a batch with a wrong checksum")
-            found |= {one.offset: (one.key, one.value) for one in codec.decode(batch)}
+            records |= {record.offset: (record.key, record.value) for record in codec.decode(batch)}
             offset = struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0] + 1
         if offset == before:
             if offset != entry.high_watermark and not may_have_holes:
                 raise ValueError(f"{topic}-{partition} ends at {offset}, not at {entry.high_watermark}")
-            return found
+            return records
 
 
 def read_values(connection: RawConnection, topic: str, partition: int = 0) -> dict[int, bytes | None]:

@@ -56,13 +56,13 @@ def test_valid_journals_have_no_violations() -> None:
 
 
 def test_partition_owned_twice_in_a_generation_is_detected() -> None:
-    (found,) = checker.check_history(with_events(c=[Owned(45, 2, (0,))]), OBSERVED, STORED)
-    assert found == "partition 0 owned by c and b in 2"
+    (violations,) = checker.check_history(with_events(c=[Owned(45, 2, (0,))]), OBSERVED, STORED)
+    assert violations == "partition 0 owned by c and b in 2"
 
 
 def test_accepted_commit_of_a_zombie_is_detected() -> None:
-    (found,) = checker.check_history(with_events(a=[Committed(80, 65, {0: 5})]), OBSERVED, STORED)
-    assert found == "partition 0: commit of 5 acknowledged after one of 10"
+    (violations,) = checker.check_history(with_events(a=[Committed(80, 65, {0: 5})]), OBSERVED, STORED)
+    assert violations == "partition 0: commit of 5 acknowledged after one of 10"
 
 
 def test_concurrent_commits_may_be_in_any_order() -> None:
@@ -71,18 +71,20 @@ def test_concurrent_commits_may_be_in_any_order() -> None:
 
 @pytest.mark.parametrize("late", [Observed(65, {0: 9}), Observed(75, {1: 1})])
 def test_decreasing_committed_offset_is_detected(late: Observed) -> None:
-    (found,) = checker.check_history(FINE, [*OBSERVED, late], STORED)
-    assert "was told after" in found
+    (violations,) = checker.check_history(FINE, [*OBSERVED, late], STORED)
+    assert "was told after" in violations
 
 
 def test_owner_starting_below_committed_offset_is_detected() -> None:
-    (found,) = checker.check_history(with_events(c=[Owned(65, 3, (0,)), Seen(66, ((0, 7, 9),))]), [], STORED)
-    assert found == "partition 0: c began at 7, below 10"
+    (violations,) = checker.check_history(
+        with_events(c=[Owned(65, 3, (0,)), Seen(66, ((0, 7, 9),))]), [], STORED
+    )
+    assert violations == "partition 0: c began at 7, below 10"
 
 
 def test_unread_record_is_detected() -> None:
-    (found,) = checker.check_history(FINE, OBSERVED, {0: 11})
-    assert found == "partition 0: 1 of 11 records never seen, first 10"
+    (violations,) = checker.check_history(FINE, OBSERVED, {0: 11})
+    assert violations == "partition 0: 1 of 11 records never seen, first 10"
 
 
 def test_journal_round_trip(tmp_path: Path) -> None:

@@ -80,16 +80,16 @@ def test_startup_logs_truncations_and_unreadable_checkpoints(
     logging.getLogger("odradek").propagate = True
     with caplog.at_level(logging.WARNING, "odradek"):
         run_virtually(main)
-    told = [record.getMessage() for record in caplog.records if "producer_ids" not in record.getMessage()]
-    summary = told.pop(0)
+    messages = [record.getMessage() for record in caplog.records if "producer_ids" not in record.getMessage()]
+    summary = messages.pop(0)
     assert "unclean_stop_recovered" in summary
     assert "repaired=1" in summary
-    assert len(told) == 2
-    assert "checkpoint_not_read" in told[0]
-    assert "recovery-point-offset-checkpoint: version must be 0, got" in told[0]
-    assert "log_truncated_on_recovery" in told[1]
-    assert "truncated_bytes=" in told[1]
-    assert "00000000000000000000.log at position" in told[1]
+    assert len(messages) == 2
+    assert "checkpoint_not_read" in messages[0]
+    assert "recovery-point-offset-checkpoint: version must be 0, got" in messages[0]
+    assert "log_truncated_on_recovery" in messages[1]
+    assert "truncated_bytes=" in messages[1]
+    assert "00000000000000000000.log at position" in messages[1]
 
 
 def test_fault_report_counts_violations() -> None:

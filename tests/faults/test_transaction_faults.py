@@ -68,8 +68,8 @@ def test_duplicate_entry_is_detected() -> None:
 
 def test_input_of_two_attempts_is_detected() -> None:
     sides = [[*side, [Entry(0, 2, "d", 1)]] for side in (DEBITS, CREDITS)]
-    found = check_history(sides, ENDS, FATES)
-    assert found == ["debits: input 2 of 0 is there 2 times", "credits: input 2 of 0 is there 2 times"]
+    violations = check_history(sides, ENDS, FATES)
+    assert violations == ["debits: input 2 of 0 is there 2 times", "credits: input 2 of 0 is there 2 times"]
 
 
 def test_consumed_input_without_entries_is_detected() -> None:
@@ -80,13 +80,13 @@ def test_consumed_input_without_entries_is_detected() -> None:
 
 
 def test_entries_without_committed_offset_are_detected() -> None:
-    found = check_history([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
-    assert found[0] == "debits: input 2 of 0 is there, and was not consumed: 2 is committed"
+    violations = check_history([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
+    assert violations[0] == "debits: input 2 of 0 is there, and was not consumed: 2 is committed"
 
 
 def test_torn_transaction_is_detected() -> None:
-    found = check_history([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
-    assert found[0] == "attempt b: 0 of 1 entries among the debits"
+    violations = check_history([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    assert violations[0] == "attempt b: 0 of 1 entries among the debits"
 
 
 def test_halves_of_different_attempts_are_detected() -> None:
@@ -107,8 +107,8 @@ def test_invisible_committed_attempt_is_detected() -> None:
 
 
 def test_out_of_order_entries_are_detected() -> None:
-    found = check_history([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
-    assert "debits: partition 0: input 1 of 0 after 2" in found
+    violations = check_history([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    assert "debits: partition 0: input 1 of 0 after 2" in violations
 
 
 def test_entry_round_trip() -> None:

@@ -160,10 +160,10 @@ class Broker:
         """Count tracebacks by their last line in our code and their error."""
         kinds: Counter[str] = Counter()
         for piece in self._output.read_text(errors="replace").split("Traceback (most recent call last):")[1:]:
-            places = re.findall(r'/odradek/(\S+\.py)", line (\d+)', piece)
+            locations = re.findall(r'/odradek/(\S+\.py)", line (\d+)', piece)
             error = re.search(r"^(?:\w+\.)*\w+(?:Error|Exception|Exit|Group)\b.*$", piece, re.MULTILINE)
-            where = ":".join(places[-1]) if places else "?"
-            kinds[f"{where}  {re.sub(r'-?[0-9]+', 'N', error.group()[:120]) if error else '?'}"] += 1
+            location = ":".join(locations[-1]) if locations else "?"
+            kinds[f"{location}  {re.sub(r'-?[0-9]+', 'N', error.group()[:120]) if error else '?'}"] += 1
         return kinds
 
     def check_output(self) -> None:

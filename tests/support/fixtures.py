@@ -20,9 +20,9 @@ class StartBroker:
         self.started: list[Broker] = []
 
     def __call__(self, settings: Mapping[str, str] | None = None) -> Broker:
-        one = Broker(self._directory / f"broker-{len(self.started)}", settings)
-        self.started.append(one)
-        return one.start()
+        started_broker = Broker(self._directory / f"broker-{len(self.started)}", settings)
+        self.started.append(started_broker)
+        return started_broker.start()
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Start brokers with a test's settings; they are stopped at the end of the test."""
     start = StartBroker(tmp_path)
     yield start
-    for one in start.started:
-        one.stop()
+    for started_broker in start.started:
+        started_broker.stop()
 
 
 @pytest.fixture
@@ -76,6 +76,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         used = item.funcargs.get("broker")
         if isinstance(used, Broker):
             report.sections.append(("end of the shared broker's output", used.output()))
-        for one in getattr(item.funcargs.get("start_broker"), "started", []):
-            report.sections.append((f"end of the output of the broker on {one.port}", one.output()))
+        for started_broker in getattr(item.funcargs.get("start_broker"), "started", []):
+            report.sections.append(
+                (f"end of the output of the broker on {started_broker.port}", started_broker.output())
+            )
     return report

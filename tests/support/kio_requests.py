@@ -50,12 +50,12 @@ def fetch_request(
     topic: str, offset: int = 0, *, wait_ms: int = 0, bytes_min: int = 1, bytes_max: int = 1 << 26
 ) -> Message:
     """Build a Fetch request (version 11) for partition 0 without a session."""
-    wanted = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+    topic_request = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
     return fetch.FetchRequest(
         max_wait=timedelta(milliseconds=wait_ms),
         min_bytes=bytes_min,
         max_bytes=bytes_max,
-        topics=(fetch.FetchTopic(topic=topic, partitions=(wanted,)),),
+        topics=(fetch.FetchTopic(topic=topic, partitions=(topic_request,)),),
         forgotten_topics_data=(),
     )
 
@@ -88,9 +88,9 @@ def create_topics_request(
 
 def metadata_request(*topics: str, create: bool = False) -> Message:
     """Build a Metadata request (version 9) for these topics, or for all."""
-    wanted = tuple(metadata.MetadataRequestTopic(name=topic) for topic in topics)
+    topic_request = tuple(metadata.MetadataRequestTopic(name=topic) for topic in topics)
     return metadata.MetadataRequest(
-        topics=wanted or None,
+        topics=topic_request or None,
         allow_auto_topic_creation=create,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
@@ -118,6 +118,8 @@ def wait_until_led(bootstrap: str, topic: str, within_seconds: float = 20) -> No
     deadline = time.monotonic() + within_seconds
     with RawConnection(bootstrap) as connection:
         # Offset 0 may be deleted already; only a leader reports that.
-        while (answer := fetched_partition(connection.exchange(fetch_request(topic)))).error_code not in LED:
-            assert time.monotonic() < deadline, answer
+        while (
+            response := fetched_partition(connection.exchange(fetch_request(topic)))
+        ).error_code not in LED:
+            assert time.monotonic() < deadline, response
             time.sleep(0.05)

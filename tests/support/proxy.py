@@ -78,7 +78,7 @@ class Proxy(threading.Thread):
         """``doubled`` are the API keys of requests that may be sent twice."""
         super().__init__(daemon=True)
         self._doubled = doubled
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self.doubled = 0
         self._port = port
         self._broker_port = broker_port
@@ -149,7 +149,7 @@ class Proxy(threading.Thread):
         waiting: deque[Awaited] = deque()
         ways = [
             asyncio.ensure_future(self._requests(client[0], broker[1], waiting)),
-            asyncio.ensure_future(self._answers(broker[0], client[1], waiting)),
+            asyncio.ensure_future(self._responses(broker[0], client[1], waiting)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -176,7 +176,7 @@ class Proxy(threading.Thread):
             if trap is not None and trap.point.moment is Moment.UNDER_WAY:
                 trap.spring()
 
-    async def _answers(
+    async def _responses(
         self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, waiting: deque[Awaited]
     ) -> None:
         while True:
@@ -193,7 +193,7 @@ class Proxy(threading.Thread):
 
     def _comes_twice(self, frame: bytes) -> bool:
         is_chosen = struct.unpack_from(">h", frame, 4)[0] in self._doubled
-        if is_chosen and self._chance.random() < DOUBLED_SHARE:
+        if is_chosen and self._rng.random() < DOUBLED_SHARE:
             self.doubled += 1
             return True
         return False

@@ -84,7 +84,7 @@ class HandMadeBatch:
 
 def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
     """Return (base offset, attributes, count, max timestamp) of each complete batch in a fetched buffer."""
-    found = []
+    headers = []
     position = 0
     while position + BEFORE_LENGTH_BYTES <= len(data):
         base_offset, length = struct.unpack_from(">qi", data, position)
@@ -92,16 +92,16 @@ def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
         if end > len(data):
             break
         attributes, _, _, max_timestamp, _, _, _, count = AFTER_CRC.unpack_from(data, position + 21)
-        found.append((base_offset, attributes, count, max_timestamp))
+        headers.append((base_offset, attributes, count, max_timestamp))
         position = end
-    return found
+    return headers
 
 
 def batch_magics(data: bytes) -> list[int]:
     """Return the magic of each batch or message in a fetched buffer."""
-    found = []
+    magics = []
     position = 0
     while position + 17 <= len(data):
-        found.append(data[position + 16])
+        magics.append(data[position + 16])
         position += BEFORE_LENGTH_BYTES + struct.unpack_from(">i", data, position + 8)[0]
-    return found
+    return magics

@@ -14,7 +14,7 @@ from tests.faults.clients.history import Assigned, ConsumerPart, History, Log, P
 
 def check_history(history: History, written: Log, committed: Log) -> list[str]:
     """Return all violations."""
-    found = [
+    problems_found = [
         *problems(history),
         *not_told_once(history),
         *lost_writes(history, written, committed),
@@ -24,8 +24,8 @@ def check_history(history: History, written: Log, committed: Log) -> list[str]:
         *torn_transactions(history, committed),
     ]
     for consumer in history.consumers:
-        found += [*aborted_reads(history, consumer), *bad_polls(consumer, committed)]
-    return [*found, *never_polled(history, committed)]
+        problems_found += [*aborted_reads(history, consumer), *bad_polls(consumer, committed)]
+    return [*problems_found, *never_polled(history, committed)]
 
 
 def problems(history: History) -> Iterator[str]:
@@ -64,10 +64,10 @@ def lost_writes(history: History, written: Log, committed: Log) -> Iterator[str]
     for producer, send in _sends(history):
         if send.offset < 0:
             continue
-        place = (send.partition, send.offset)
-        if everything.get(place) != send.value:
-            yield f"lost-write: {send.value} of {producer.name} is not at {place}"
-        elif of_transactions.get(send.value, "committed") == "committed" and place not in visible:
+        partition_offset = (send.partition, send.offset)
+        if everything.get(partition_offset) != send.value:
+            yield f"lost-write: {send.value} of {producer.name} is not at {partition_offset}"
+        elif of_transactions.get(send.value, "committed") == "committed" and partition_offset not in visible:
             yield f"lost-write: {send.value} of {producer.name} is committed and not read"
 
 
@@ -87,11 +87,11 @@ def inconsistent_offsets(history: History, written: Log) -> Iterator[str]:
         for event in consumer.events:
             if isinstance(event, Assigned):
                 continue
-            there = everything.get((event.partition, event.offset))
-            if there != event.value:
+            present = everything.get((event.partition, event.offset))
+            if present != event.value:
                 yield (
                     f"inconsistent-offsets: {consumer.name} read {event.value} at "
-                    f"{(event.partition, event.offset)}, where {there} is"
+                    f"{(event.partition, event.offset)}, where {present} is"
                 )
 
 
@@ -118,14 +118,14 @@ def torn_transactions(history: History, committed: Log) -> Iterator[str]:
     for producer in history.producers:
         for number, transaction in enumerate(producer.transactions):
             values = {send.value for send in transaction.sends}
-            there = values & visible
-            if transaction.outcome == "committed" and there != values:
-                missing = f"{len(values - there)} of {len(values)} records"
+            present = values & visible
+            if transaction.outcome == "committed" and present != values:
+                missing = f"{len(values - present)} of {len(values)} records"
                 yield f"torn: {missing} of {producer.name} {number} are missing"
-            elif transaction.outcome == "aborted" and there:
-                yield f"aborted-read: {min(there)} of {producer.name} {number} is there, which was aborted"
-            elif there and there != values:
-                yield f"torn: {len(there)} of {len(values)} records of {producer.name} {number} are there"
+            elif transaction.outcome == "aborted" and present:
+                yield f"aborted-read: {min(present)} of {producer.name} {number} is there, which was aborted"
+            elif present and present != values:
+                yield f"torn: {len(present)} of {len(values)} records of {producer.name} {number} are there"
 
 
 def aborted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
@@ -156,8 +156,8 @@ def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
         if before is None:
             continue
         if event.offset <= before:
-            places = f"{event.offset} of {event.partition} after {before}"
-            yield f"nonmonotonic-poll: {consumer.name} read {places}"
+            offsets_text = f"{event.offset} of {event.partition} after {before}"
+            yield f"nonmonotonic-poll: {consumer.name} read {offsets_text}"
         skipped = [one for one in offsets.get(event.partition, []) if before < one < event.offset]
         if skipped:
             yield f"poll-skip: {consumer.name} did not read {skipped[0]} of partition {event.partition}"

@@ -35,9 +35,9 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-COMING = (14, 15, 16)
+COORDINATOR_NOT_READY = (14, 15, 16)
 """Error codes of a coordinator that is loading or not available."""
-ANEW = (22, 25)
+MEMBERSHIP_LOST = (22, 25)
 """Error codes of an old generation or an unknown member."""
 REBALANCING = 27
 MEMBER_ID_REQUIRED = 79
@@ -52,7 +52,7 @@ offset_fetch = kio_requests("offset_fetch", 5)
 
 
 @dataclass
-class Place:
+class MemberState:
     """A member's state and its one partition; it survives broker restarts."""
 
     group: str
@@ -64,7 +64,7 @@ class Place:
     is_syncing: bool = False
     """True while a SyncGroup has no response: a newer generation may be stored."""
     acknowledged: int = 0
-    asked: int = 0
+    requested: int = 0
     commits: int = 0
     generations: int = 0
     refusals: int = 0
@@ -76,11 +76,11 @@ class Place:
 
 
 @dataclass
-class Life(threading.Thread):
+class MemberThread(threading.Thread):
     """A member that runs until the broker is gone."""
 
     address: str
-    place: Place
+    state: MemberState
     rng: random.Random = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -91,109 +91,109 @@ class Life(threading.Thread):
     def run(self) -> None:
         try:
             with RawConnection(self.address) as connection:
-                while self.place.problem is None:
+                while self.state.problem is None:
                     self._live(connection)
         except (ConnectionEnded, OSError):
             return
 
     def _live(self, connection: RawConnection) -> None:
-        place = self.place
-        if place.has_members and not self._join(connection):
+        state = self.state
+        if state.has_members and not self._join(connection):
             return
         for _ in range(self.rng.randint(1, 30)):
             if not self._commit(connection):
                 return
-        if place.has_members and self.rng.random() < 0.3:
+        if state.has_members and self.rng.random() < 0.3:
             self._fail_as_zombie(connection)
-        if place.has_members and self.rng.random() < 0.2:
-            request = leave_group.LeaveGroupRequest(group_id=place.group, member_id=place.member)
-            place.forget()
-            self._expect(connection.exchange(request).error_code, (0, *ANEW), "leave")
+        if state.has_members and self.rng.random() < 0.2:
+            request = leave_group.LeaveGroupRequest(group_id=state.group, member_id=state.member)
+            state.forget()
+            self._expect(connection.exchange(request).error_code, (0, *MEMBERSHIP_LOST), "leave")
 
     def _join(self, connection: RawConnection) -> bool:
         """Join and sync; return False if that must be retried."""
-        place = self.place
-        answer = connection.exchange(_join_request(place))
-        if answer.error_code == MEMBER_ID_REQUIRED:
-            place.member = answer.member_id
-            answer = connection.exchange(_join_request(place))
-        if not self._is_fine(answer.error_code, "join"):
+        state = self.state
+        response = connection.exchange(_join_request(state))
+        if response.error_code == MEMBER_ID_REQUIRED:
+            state.member = response.member_id
+            response = connection.exchange(_join_request(state))
+        if not self._handle_error(response.error_code, "join"):
             return False
-        place.member = answer.member_id
+        state.member = response.member_id
         assignments = tuple(
             sync_group.SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"one")
-            for member in answer.members
+            for member in response.members
         )
         request = sync_group.SyncGroupRequest(
-            group_id=place.group,
-            generation_id=answer.generation_id,
-            member_id=place.member,
+            group_id=state.group,
+            generation_id=response.generation_id,
+            member_id=state.member,
             assignments=assignments,
         )
-        place.is_syncing = True
+        state.is_syncing = True
         synced = connection.exchange(request)
-        place.is_syncing = False
-        if not self._is_fine(synced.error_code, "sync"):
+        state.is_syncing = False
+        if not self._handle_error(synced.error_code, "sync"):
             return False
-        place.generation = answer.generation_id
-        place.generations += 1
+        state.generation = response.generation_id
+        state.generations += 1
         return True
 
     def _commit(self, connection: RawConnection) -> bool:
         """Commit the next offset; return False if the member must rejoin."""
-        place = self.place
-        place.asked = place.acknowledged + 1
-        code = _committed(connection, place, place.generation, place.asked)
-        if not self._is_fine(code, "commit"):
-            place.asked = place.acknowledged
+        state = self.state
+        state.requested = state.acknowledged + 1
+        code = _commit_offset(connection, state, state.generation, state.requested)
+        if not self._handle_error(code, "commit"):
+            state.requested = state.acknowledged
             return False
-        place.acknowledged = place.asked
-        place.commits += 1
+        state.acknowledged = state.requested
+        state.commits += 1
         return True
 
     def _fail_as_zombie(self, connection: RawConnection) -> None:
-        code = _committed(connection, self.place, self.place.generation - 1, 0)
-        if code not in COMING:
-            self._expect(code, ANEW, "commit of an old generation")
-        self.place.refusals += 1
+        code = _commit_offset(connection, self.state, self.state.generation - 1, 0)
+        if code not in COORDINATOR_NOT_READY:
+            self._expect(code, MEMBERSHIP_LOST, "commit of an old generation")
+        self.state.refusals += 1
 
-    def _is_fine(self, code: int, what: str) -> bool:
+    def _handle_error(self, code: int, request_name: str) -> bool:
         """Return whether the code is NONE; else handle the error."""
-        if code in ANEW:
-            self.place.forget()
-        elif code in COMING:
+        if code in MEMBERSHIP_LOST:
+            self.state.forget()
+        elif code in COORDINATOR_NOT_READY:
             time.sleep(0.05)
         else:
-            self._expect(code, (0, REBALANCING), what)
+            self._expect(code, (0, REBALANCING), request_name)
         return code == 0
 
-    def _expect(self, code: int, codes: tuple[int, ...], what: str) -> None:
+    def _expect(self, code: int, codes: tuple[int, ...], request_name: str) -> None:
         if code not in codes:
-            self.place.problem = f"{what} was answered with {code}"
+            self.state.problem = f"{request_name}: unexpected error {code}"
 
 
-def _join_request(place: Place) -> object:
+def _join_request(state: MemberState) -> object:
     return join_group.JoinGroupRequest(
-        group_id=place.group,
+        group_id=state.group,
         session_timeout=timedelta(seconds=30),
         rebalance_timeout=timedelta(seconds=1),
-        member_id=place.member,
+        member_id=state.member,
         group_instance_id=None,
         protocol_type="by hand",
         protocols=(join_group.JoinGroupRequestProtocol(name="one", metadata=b""),),
     )
 
 
-def _committed(connection: RawConnection, place: Place, generation: int, offset: int) -> int:
+def _commit_offset(connection: RawConnection, state: MemberState, generation: int, offset: int) -> int:
     """Commit; return the error code."""
-    one = offset_commit.OffsetCommitRequestPartition(
-        partition_index=place.partition, committed_offset=offset, committed_metadata=f"at {offset}"
+    other_state = offset_commit.OffsetCommitRequestPartition(
+        partition_index=state.partition, committed_offset=offset, committed_metadata=f"at {offset}"
     )
     request = offset_commit.OffsetCommitRequest(
-        group_id=place.group,
+        group_id=state.group,
         generation_id_or_member_epoch=generation,
-        member_id=place.member,
-        topics=(offset_commit.OffsetCommitRequestTopic(name=TOPIC, partitions=(one,)),),
+        member_id=state.member,
+        topics=(offset_commit.OffsetCommitRequestTopic(name=TOPIC, partitions=(other_state,)),),
     )
     return int(connection.exchange(request).topics[0].partitions[0].error_code)
 
@@ -202,8 +202,8 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
     """Kill a broker with busy groups ``kills`` times."""
     report = FaultReport("kill -9 during commits and rebalances", seed)
     rng = random.Random(seed)
-    places = [
-        Place(f"group {group}", member, has_members=group > 0)
+    states = [
+        MemberState(f"group {group}", member, has_members=group > 0)
         for group in range(GROUPS)
         for member in range(MEMBERS)
     ]
@@ -211,39 +211,41 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
     try:
         with RawConnection(broker.bootstrap) as connection:
             report.check(create(connection, TOPIC, MEMBERS) == 0, "the topic was not created")
-            _find_coordinators(connection, places)
+            _find_coordinators(connection, states)
         for number in range(kills):
             is_last = number == kills - 1
-            _live(broker, places, rng, report, f"kill {number}", until_all_committed=is_last)
+            _live(broker, states, rng, report, f"kill {number}", until_all_committed=is_last)
             broker.start()
-            _check(broker, places, f"kill {number}", report)
+            _check(broker, states, f"kill {number}", report)
         broker.stop()
         broker.start()
-        _check(broker, places, "after a stop in order", report)
+        _check(broker, states, "after a stop in order", report)
         broker.stop()
     finally:
         if broker.is_running:
             broker.kill_if_running()
-    report.acknowledged = sum(place.commits for place in places)
+    report.acknowledged = sum(state.commits for state in states)
     report.outcomes["commits acknowledged"] = report.acknowledged
-    report.outcomes["generations synced"] = sum(place.generations for place in places)
-    report.outcomes["commits of old generations refused"] = sum(place.refusals for place in places)
-    report.check(all(place.commits for place in places), "somebody never committed")
+    report.outcomes["generations synced"] = sum(state.generations for state in states)
+    report.outcomes["commits of old generations refused"] = sum(state.refusals for state in states)
+    report.check(all(state.commits for state in states), "somebody never committed")
     return report
 
 
-def _find_coordinators(connection: RawConnection, places: list[Place]) -> None:
+def _find_coordinators(connection: RawConnection, states: list[MemberState]) -> None:
     """Wait for the coordinators: the first request creates the offsets topic."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
-    for place in places:
-        request = find_coordinator.FindCoordinatorRequest(key=place.group, key_type=0)
-        while connection.exchange(request).error_code in COMING and time.monotonic() < deadline:
+    for state in states:
+        request = find_coordinator.FindCoordinatorRequest(key=state.group, key_type=0)
+        while (
+            connection.exchange(request).error_code in COORDINATOR_NOT_READY and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
 
 
 def _live(
     broker: Broker,
-    places: list[Place],
+    states: list[MemberState],
     rng: random.Random,
     report: FaultReport,
     when: str,
@@ -251,57 +253,63 @@ def _live(
     until_all_committed: bool,
 ) -> None:
     """Run until a kill; the last time at least until every member has committed."""
-    lives = [Life(broker.bootstrap, place, random.Random(rng.random())) for place in places]
-    for life in lives:
-        life.start()
+    threads = [MemberThread(broker.bootstrap, state, random.Random(rng.random())) for state in states]
+    for thread in threads:
+        thread.start()
     time.sleep(0.3 + rng.random() * LOAD_SECONDS_MAX)
     deadline = time.monotonic() + (ANSWER_SECONDS_MAX if until_all_committed else 0.0)
-    while time.monotonic() < deadline and not all(place.commits for place in places):
+    while time.monotonic() < deadline and not all(state.commits for state in states):
         time.sleep(0.05)
     broker.kill()
     report.faults += 1
-    for life in lives:
-        life.join(ANSWER_SECONDS_MAX)
-        report.check(life.place.problem is None, f"{when}: {life.place.group}: {life.place.problem}")
+    for thread in threads:
+        thread.join(ANSWER_SECONDS_MAX)
+        report.check(thread.state.problem is None, f"{when}: {thread.state.group}: {thread.state.problem}")
 
 
-def _check(broker: Broker, places: list[Place], when: str, report: FaultReport) -> None:
+def _check(broker: Broker, states: list[MemberState], when: str, report: FaultReport) -> None:
     with RawConnection(broker.bootstrap) as connection:
-        for place in places:
-            found = _fetched(connection, place)
+        for state in states:
+            committed_offset = _committed_offset(connection, state)
             report.check(
-                found in (place.acknowledged, place.asked),
-                f"{when}: {place.group}, partition {place.partition}: {found} is committed, "
-                f"{place.acknowledged} was acknowledged, {place.asked} asked for",
+                committed_offset in (state.acknowledged, state.requested),
+                f"{when}: {state.group}, partition {state.partition}: {committed_offset} is committed, "
+                f"{state.acknowledged} was acknowledged, {state.requested} requested",
             )
-            place.acknowledged = place.asked = found
-        for place in _surely_stored(places):
+            state.acknowledged = state.requested = committed_offset
+        for state in _surely_stored(states):
             request = heartbeat.HeartbeatRequest(
-                group_id=place.group, generation_id=place.generation, member_id=place.member
+                group_id=state.group, generation_id=state.generation, member_id=state.member
             )
             code = connection.exchange(request).error_code
-            report.check(code == 0, f"{when}: {place.group} does not know its member: {code}")
+            report.check(code == 0, f"{when}: {state.group} does not know its member: {code}")
             report.outcomes["members known after a start"] += 1
-    for place in places:
-        place.is_syncing = False
+    for state in states:
+        state.is_syncing = False
 
 
-def _fetched(connection: RawConnection, place: Place) -> int:
+def _committed_offset(connection: RawConnection, state: MemberState) -> int:
     """Return the committed offset; zero if there is none."""
-    wanted = offset_fetch.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(place.partition,))
-    request = offset_fetch.OffsetFetchRequest(group_id=place.group, topics=(wanted,))
+    topic = offset_fetch.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(state.partition,))
+    request = offset_fetch.OffsetFetchRequest(group_id=state.group, topics=(topic,))
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
-    while (answer := connection.exchange(request)).error_code in COMING and time.monotonic() < deadline:
+    while (
+        response := connection.exchange(request)
+    ).error_code in COORDINATOR_NOT_READY and time.monotonic() < deadline:
         time.sleep(0.05)
-    if answer.error_code:
-        raise AssertionError(f"{place.group}: offsets were answered with {answer.error_code}")
-    return max(int(answer.topics[0].partitions[0].committed_offset), 0)
+    if response.error_code:
+        raise AssertionError(f"{state.group}: OffsetFetch failed with {response.error_code}")
+    return max(int(response.topics[0].partitions[0].committed_offset), 0)
 
 
-def _surely_stored(places: list[Place]) -> Iterator[Place]:
+def _surely_stored(states: list[MemberState]) -> Iterator[MemberState]:
     """Yield members of the newest generation, where no newer one can be stored."""
-    for place in places:
-        others = [one for one in places if one.group == place.group]
-        is_newest = place.generation == max(other.generation for other in others)
-        if place.generation != NO_GENERATION and is_newest and not any(other.is_syncing for other in others):
-            yield place
+    for state in states:
+        group_states = [other_state for other_state in states if other_state.group == state.group]
+        is_newest = state.generation == max(other.generation for other in group_states)
+        if (
+            state.generation != NO_GENERATION
+            and is_newest
+            and not any(other.is_syncing for other in group_states)
+        ):
+            yield state

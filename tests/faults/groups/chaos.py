@@ -114,7 +114,7 @@ class Writing(threading.Thread):
         )
         self._ending = threading.Event()
         self.stored: Counter[int] = Counter()
-        self.refused: list[str] = []
+        self.error: list[str] = []
 
     def run(self) -> None:
         number = 0
@@ -130,13 +130,13 @@ class Writing(threading.Thread):
         """Stop writing, and wait until everything is acknowledged."""
         self._ending.set()
         self.join()
-        left = self._producer.flush(30)
-        if left:
-            self.refused.append(f"{left} records were not acknowledged in 30 s")
+        remaining = self._producer.flush(30)
+        if remaining:
+            self.error.append(f"{remaining} records were not acknowledged in 30 s")
 
     def _delivered(self, error: KafkaError | None, message: object) -> None:
         if error is not None:
-            self.refused.append(str(error))
+            self.error.append(str(error))
         else:
             self.stored[message.partition()] += 1  # type: ignore[attr-defined]
 
@@ -154,15 +154,15 @@ class Observing(threading.Thread):
         while not self._ending.wait(OBSERVED_EVERY_SECONDS):
             with suppress(ConnectionEnded, OSError), RawConnection(self._address) as connection:
                 while not self._ending.wait(OBSERVED_EVERY_SECONDS):
-                    self._ask(connection)
+                    self._fetch_offsets(connection)
 
-    def _ask(self, connection: RawConnection) -> None:
+    def _fetch_offsets(self, connection: RawConnection) -> None:
         asked_ns = time.monotonic_ns()
-        answer = connection.exchange(offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=None))
-        if answer.error_code == 0:
+        response = connection.exchange(offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=None))
+        if response.error_code == 0:
             offsets = {
                 partition.partition_index: partition.committed_offset
-                for topic in answer.topics
+                for topic in response.topics
                 for partition in topic.partitions
                 if partition.error_code == 0 and partition.committed_offset >= 0
             }
@@ -184,7 +184,7 @@ class Chaos:
         self._report = report
         self._assignor = assignor
         self.cast = COOPERATING if assignor == COOPERATIVE else CAST
-        self._chance = random.Random(report.seed)
+        self._rng = random.Random(report.seed)
         self._actions = [self._add, self._kill, self._hang, self._leave]
         if kills_broker:
             self._actions.append(self._kill_broker)
@@ -193,9 +193,9 @@ class Chaos:
         self.members: list[Member] = []
 
     def start(self, client: str) -> None:
-        one = Member(client, len(self.all), self._directory, self._broker.bootstrap, self._assignor)
-        self.all.append(one)
-        self.members.append(one)
+        member = Member(client, len(self.all), self._directory, self._broker.bootstrap, self._assignor)
+        self.all.append(member)
+        self.members.append(member)
 
     def act(self) -> None:
         """Inject a fault: each kind once, in random order, before any is repeated."""
@@ -203,7 +203,7 @@ class Chaos:
             if member.wakes_at is not None and member.wakes_at <= time.monotonic():
                 member.wake()
         if not self._turns:
-            self._turns = self._chance.sample(range(len(self._actions)), len(self._actions))
+            self._turns = self._rng.sample(range(len(self._actions)), len(self._actions))
         self._actions[self._turns.pop()]()
         self._report.faults += 1
 
@@ -212,30 +212,30 @@ class Chaos:
 
     def _pick(self) -> Member | None:
         awake = self._awake()
-        return self._chance.choice(awake) if len(awake) > MEMBERS_MIN else None
+        return self._rng.choice(awake) if len(awake) > MEMBERS_MIN else None
 
     def _add(self) -> None:
         if len(self.members) < MEMBERS_MAX:
-            self.start(self._chance.choice(self.cast))
+            self.start(self._rng.choice(self.cast))
             self._report.outcomes["added"] += 1
 
     def _kill(self) -> None:
         """Kill a member and start another of its kind."""
-        if (one := self._pick()) is not None:
-            one.kill()
-            self.members.remove(one)
-            self.start(one.client)
+        if (member := self._pick()) is not None:
+            member.kill()
+            self.members.remove(member)
+            self.start(member.client)
             self._report.outcomes["killed and restarted"] += 1
 
     def _hang(self) -> None:
-        if (one := self._pick()) is not None:
-            one.hang()
+        if (member := self._pick()) is not None:
+            member.hang()
             self._report.outcomes["stopped for longer than its session"] += 1
 
     def _leave(self) -> None:
-        if (one := self._pick()) is not None:
-            self.members.remove(one)
-            self._part(one)
+        if (member := self._pick()) is not None:
+            self.members.remove(member)
+            self._part(member)
             self._report.outcomes["left in order"] += 1
 
     def _kill_broker(self) -> None:
@@ -243,10 +243,10 @@ class Chaos:
         self._broker.start()
         self._report.outcomes["killed the broker"] += 1
 
-    def _part(self, one: Member) -> None:
-        status = one.leave()
+    def _part(self, member: Member) -> None:
+        status = member.leave()
         if status != 0:
-            self._report.outcomes[f"{one.client} ended with {status} when asked to leave"] += 1
+            self._report.outcomes[f"{member.client} ended with {status} when asked to leave"] += 1
 
     def wake_all(self) -> None:
         for member in self.members:
@@ -255,8 +255,8 @@ class Chaos:
 
     def check_lives(self) -> None:
         for member in self.members:
-            words = member.output.read_text(errors="replace")[-600:]
-            self._report.check(member.is_alive, f"{member.name} ended by itself: {words}")
+            output_tail = member.output.read_text(errors="replace")[-600:]
+            self._report.check(member.is_alive, f"{member.name} ended by itself: {output_tail}")
 
     def end(self) -> None:
         """Let all members leave together."""
@@ -267,9 +267,9 @@ class Chaos:
 
     def clear(self) -> None:
         """Kill all remaining processes."""
-        for one in self.all:
-            if one.is_alive:
-                one.kill()
+        for member in self.all:
+            if member.is_alive:
+                member.kill()
 
 
 def play(
@@ -304,7 +304,7 @@ def play(
 
 
 def _journals(chaos: Chaos) -> dict[str, list[journal.Event]]:
-    return {one.name: journal.read(one.journal) for one in chaos.all}
+    return {member.name: journal.read(member.journal) for member in chaos.all}
 
 
 def _wait_until_all_own(chaos: Chaos, report: FaultReport) -> None:
@@ -347,8 +347,8 @@ def _behind(observed: Observed, writing: Writing) -> Iterator[tuple[int, int, in
 
 def _conclude(chaos: Chaos, writing: Writing, observing: Observing, report: FaultReport) -> None:
     journals = _journals(chaos)
-    for words in [*writing.refused, *check_history(journals, observing.observed, writing.stored)]:
-        report.violate(words)
+    for output_tail in [*writing.error, *check_history(journals, observing.observed, writing.stored)]:
+        report.violate(output_tail)
     kinds = Counter(type(event).__name__.lower() for events in journals.values() for event in events)
     generations = {
         event.generation

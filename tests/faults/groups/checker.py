@@ -44,9 +44,9 @@ def owned_twice(journals: Journals) -> Iterator[str]:
         for event in events:
             if isinstance(event, Owned):
                 for partition in event.partitions:
-                    other = owners.setdefault((event.generation, partition), name)
-                    if other != name:
-                        yield f"partition {partition} owned by {other} and {name} in {event.generation}"
+                    owner = owners.setdefault((event.generation, partition), name)
+                    if owner != name:
+                        yield f"partition {partition} owned by {owner} and {name} in {event.generation}"
 
 
 class Floors:
@@ -66,8 +66,8 @@ class Floors:
     def before(self, partition: int, at_ns: int) -> int:
         """Return the commit before a time; zero if there is none."""
         times, highest = self._highest.get(partition, ([], []))
-        found = bisect_left(times, at_ns)
-        return highest[found - 1] if found else 0
+        violations = bisect_left(times, at_ns)
+        return highest[violations - 1] if violations else 0
 
 
 def commits_going_back(journals: Journals, observed: Sequence[Observed]) -> Iterator[str]:
@@ -79,9 +79,9 @@ def commits_going_back(journals: Journals, observed: Sequence[Observed]) -> Iter
             if offset < floor:
                 yield f"partition {partition}: commit of {offset} acknowledged after one of {floor}"
     highest: dict[int, int] = {}
-    for one in observed:
-        for partition, offset in one.offsets.items():
-            floor = max(floors.before(partition, one.asked_ns), highest.get(partition, 0))
+    for observation in observed:
+        for partition, offset in observation.offsets.items():
+            floor = max(floors.before(partition, observation.asked_ns), highest.get(partition, 0))
             if offset < floor:
                 yield f"partition {partition}: committed offset {offset} was told after {floor}"
             highest[partition] = max(offset, highest.get(partition, 0))

@@ -50,7 +50,7 @@ class Committed:
 @dataclass(frozen=True)
 class Refused:
     at_ns: int
-    words: str
+    message: str
 
 
 Event = Owned | Freed | Seen | Committed | Refused
@@ -82,8 +82,8 @@ class Writer:
     def committed(self, asked_ns: int, offsets: Mapping[int, int]) -> None:
         self._write("committed", asked_ns=asked_ns, offsets=sorted(offsets.items()))
 
-    def refused(self, words: str) -> None:
-        self._write("refused", words=words[:200])
+    def refused(self, message: str) -> None:
+        self._write("refused", message=message[:200])
 
     def _write(self, kind: str, **fields: object) -> None:
         line = json.dumps({"at_ns": time.monotonic_ns(), "kind": kind, **fields})
@@ -123,6 +123,6 @@ def _event(line: dict[str, object]) -> Event:
             return Seen(at, tuple((run[0], run[1], run[2]) for run in runs))
         case {"kind": "committed", "at_ns": int(at), "asked_ns": int(asked), "offsets": list(offsets)}:
             return Committed(at, asked, dict(offsets))
-        case {"kind": "refused", "at_ns": int(at), "words": str(words)}:
-            return Refused(at, words)
+        case {"kind": "refused", "at_ns": int(at), "message": str(message)}:
+            return Refused(at, message)
     raise ValueError(f"not a line of a journal: {line}")

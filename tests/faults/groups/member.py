@@ -46,40 +46,40 @@ class Stopping:
         self.is_set = True
 
 
-class Place:
+class OwnedPartitions:
     """Owned partitions, and the offsets to commit."""
 
     def __init__(self, journal: Any) -> None:
         self._journal = journal
         self.generation = -1
-        self._given_ns: dict[int, int] = {}
+        self._assigned_ns: dict[int, int] = {}
         """Time of assignment by partition."""
         self._next: dict[int, int] = {}
         self._due = time.monotonic() + COMMIT_SECONDS
-        self.unplaced: set[int] = set()
+        self.unpositioned: set[int] = set()
         """Partitions assigned and not yet read from."""
 
-    def gain(self, generation: int, partitions: Iterable[int], *, is_more: bool = False) -> None:
+    def assign(self, generation: int, partitions: Iterable[int], *, is_more: bool = False) -> None:
         """Add assigned partitions, or replace the owned ones."""
-        given = dict.fromkeys(partitions, time.monotonic_ns())
-        self._given_ns = self._given_ns | given if is_more else given
-        self._drop(given)
+        assigned_ns = dict.fromkeys(partitions, time.monotonic_ns())
+        self._assigned_ns = self._assigned_ns | assigned_ns if is_more else assigned_ns
+        self._drop(assigned_ns)
         self.generation = generation
-        self.unplaced |= set(given)
-        self._journal.owned(generation, self._given_ns)
+        self.unpositioned |= set(assigned_ns)
+        self._journal.owned(generation, self._assigned_ns)
 
-    def lose(self, partitions: Iterable[int]) -> None:
-        gone = set(partitions)
-        for partition in gone:
-            self._given_ns.pop(partition, None)
-        self._drop(gone)
-        self.unplaced -= gone
-        self._journal.freed(gone)
+    def revoke(self, partitions: Iterable[int]) -> None:
+        revoked = set(partitions)
+        for partition in revoked:
+            self._assigned_ns.pop(partition, None)
+        self._drop(revoked)
+        self.unpositioned -= revoked
+        self._journal.freed(revoked)
 
     def _drop(self, partitions: Collection[int]) -> None:
         self._next = {partition: at for partition, at in self._next.items() if partition not in partitions}
 
-    def saw(self, records: Sequence[tuple[int, int]]) -> None:
+    def add_processed(self, records: Sequence[tuple[int, int]]) -> None:
         if records:
             self._journal.seen(records)
             self._next |= {partition: offset + 1 for partition, offset in records}
@@ -93,14 +93,14 @@ class Place:
     def due(self) -> dict[int, int]:
         return self.uncommitted() if time.monotonic() >= self._due else {}
 
-    def give_back(self, offsets: dict[int, int], asked_ns: int) -> None:
+    def retry_commit(self, offsets: dict[int, int], asked_ns: int) -> None:
         """Retry a failed commit, except for partitions revoked or reassigned since."""
-        kept = {
+        retried = {
             partition: offset
             for partition, offset in offsets.items()
-            if self._given_ns.get(partition, asked_ns) < asked_ns
+            if self._assigned_ns.get(partition, asked_ns) < asked_ns
         }
-        self._next = kept | self._next
+        self._next = retried | self._next
 
 
 class Generations(logging.Handler):
@@ -117,10 +117,10 @@ class Generations(logging.Handler):
             self.newest = int(found.group(1))
 
 
-def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
+def run_confluent(membership: Membership, journal: Any, stopping: Stopping) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    place, generations = Place(journal), Generations()
+    owned_partitions, generations = OwnedPartitions(journal), Generations()
     log = logging.Logger("librdkafka", logging.DEBUG)
     log.addHandler(generations)
 
@@ -128,45 +128,51 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
         if not offsets:
             return
         asked_ns = time.monotonic_ns()
-        wanted = [TopicPartition(to.topic, partition, offset) for partition, offset in offsets.items()]
+        offsets_to_commit = [
+            TopicPartition(membership.topic, partition, offset) for partition, offset in offsets.items()
+        ]
         try:
-            done = consumer.commit(offsets=wanted, asynchronous=False)
+            done = consumer.commit(offsets=offsets_to_commit, asynchronous=False)
         except KafkaException as error:
             journal.refused(repr(error))
-            place.give_back(offsets, asked_ns)
+            owned_partitions.retry_commit(offsets, asked_ns)
             return
-        journal.committed(asked_ns, {one.partition: one.offset for one in done if one.error is None})
+        journal.committed(
+            asked_ns, {offset.partition: offset.offset for offset in done if offset.error is None}
+        )
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-        is_more = to.assignor == COOPERATIVE
-        place.gain(generations.newest, [partition.partition for partition in partitions], is_more=is_more)
+        is_more = membership.assignor == COOPERATIVE
+        owned_partitions.assign(
+            generations.newest, [partition.partition for partition in partitions], is_more=is_more
+        )
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
-        commit(place.uncommitted())
-        place.lose(partition.partition for partition in partitions)
+        commit(owned_partitions.uncommitted())
+        owned_partitions.revoke(partition.partition for partition in partitions)
 
     def lost(_: Consumer, partitions: list[TopicPartition]) -> None:
-        place.lose(partition.partition for partition in partitions)
+        owned_partitions.revoke(partition.partition for partition in partitions)
 
     settings: dict[str, Any] = {
-        "bootstrap.servers": to.bootstrap,
-        "group.id": to.group,
+        "bootstrap.servers": membership.bootstrap,
+        "group.id": membership.group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "max.poll.interval.ms": POLL_INTERVAL_MAX_MS,
-        "partition.assignment.strategy": to.assignor,
+        "partition.assignment.strategy": membership.assignor,
         "reconnect.backoff.max.ms": 500,
         "debug": "cgrp",
     }
     consumer = Consumer(settings, logger=log)
-    consumer.subscribe([to.topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
+    consumer.subscribe([membership.topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     while not stopping.is_set:
         messages = consumer.consume(RECORDS_MAX, POLL_MS / 1000)
         records = [(message.partition(), message.offset()) for message in messages if message.error() is None]
-        place.saw(records)
-        commit(place.due())
+        owned_partitions.add_processed(records)
+        commit(owned_partitions.due())
     consumer.close()
 
 
@@ -179,7 +185,7 @@ class KafkaPython:
     assigned.
     """
 
-    def __init__(self, to: Membership, journal: Any) -> None:
+    def __init__(self, membership: Membership, journal: Any) -> None:
         from kafka import ConsumerRebalanceListener, KafkaConsumer
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
         from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -190,7 +196,7 @@ class KafkaPython:
             "roundrobin": RoundRobinPartitionAssignor,
             COOPERATIVE: CooperativeStickyAssignor,
         }
-        place = Place(journal)
+        owned_partitions = OwnedPartitions(journal)
 
         class Listener(ConsumerRebalanceListener):
             def on_partitions_assigned(self, assigned: Any) -> None:
@@ -198,33 +204,35 @@ class KafkaPython:
 
             def on_partitions_revoked(self, revoked: Any) -> None:
                 # This client cannot commit here; the next owner reads the last records again.
-                place.lose(one.partition for one in revoked)
+                owned_partitions.revoke(partition.partition for partition in revoked)
 
-        self._topic = to.topic
+        self._topic = membership.topic
         self._journal = journal
-        self._place = place
+        self._owned_partitions = owned_partitions
         self._consumer = KafkaConsumer(
-            bootstrap_servers=to.bootstrap,
-            group_id=to.group,
+            bootstrap_servers=membership.bootstrap,
+            group_id=membership.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
             max_poll_records=RECORDS_MAX,
-            partition_assignment_strategy=[assignors[to.assignor]],
+            partition_assignment_strategy=[assignors[membership.assignor]],
         )
-        self._consumer.subscribe([to.topic], listener=Listener())
+        self._consumer.subscribe([membership.topic], listener=Listener())
 
     def run(self, stopping: Stopping) -> None:
         while not stopping.is_set:
             polled = self._poll()
-            self._look_around()
-            records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
+            self._check_generation()
+            records = [(record.partition, record.offset) for batch in polled.values() for record in batch]
             # Records polled with a new assignment may be from an outdated position.
-            self._place.saw([record for record in records if record[0] not in self._place.unplaced])
+            self._owned_partitions.add_processed(
+                [record for record in records if record[0] not in self._owned_partitions.unpositioned]
+            )
             self._find_positions()
-            self._commit(self._place.due())
+            self._commit(self._owned_partitions.due())
         self._consumer.close()
 
     def _poll(self) -> dict[Any, list[Any]]:
@@ -239,27 +247,30 @@ class KafkaPython:
             return {}
         return polled
 
-    def _look_around(self) -> None:
+    def _check_generation(self) -> None:
         from kafka.structs import MemberState
 
-        known = self._consumer.group_metadata()
-        if known.state == MemberState.STABLE and known.generation_id != self._place.generation:
-            owned = [one.partition for one in self._consumer.assignment()]
-            self._place.gain(known.generation_id, owned)
+        metadata = self._consumer.group_metadata()
+        if (
+            metadata.state == MemberState.STABLE
+            and metadata.generation_id != self._owned_partitions.generation
+        ):
+            owned = [partition.partition for partition in self._consumer.assignment()]
+            self._owned_partitions.assign(metadata.generation_id, owned)
 
     def _find_positions(self) -> None:
         from kafka import TopicPartition
         from kafka.errors import KafkaError
 
         try:
-            for partition in sorted(self._place.unplaced):
-                one = TopicPartition(self._topic, partition)
-                committed = self._consumer.committed(one)
+            for partition in sorted(self._owned_partitions.unpositioned):
+                topic_partition = TopicPartition(self._topic, partition)
+                committed = self._consumer.committed(topic_partition)
                 if committed is None:
-                    self._consumer.seek_to_beginning(one)
+                    self._consumer.seek_to_beginning(topic_partition)
                 else:
-                    self._consumer.seek(one, committed)
-                self._place.unplaced.discard(partition)
+                    self._consumer.seek(topic_partition, committed)
+                self._owned_partitions.unpositioned.discard(partition)
         except KafkaError as error:
             self._journal.refused(repr(error))
 
@@ -270,27 +281,27 @@ class KafkaPython:
         if not offsets:
             return
         asked_ns = time.monotonic_ns()
-        wanted = {
+        offsets_to_commit = {
             TopicPartition(self._topic, partition): OffsetAndMetadata(offset, "", -1)
             for partition, offset in offsets.items()
         }
         try:
-            self._consumer.commit(wanted)
+            self._consumer.commit(offsets_to_commit)
         except KafkaError as error:
             self._journal.refused(repr(error))
-            self._place.give_back(offsets, asked_ns)
+            self._owned_partitions.retry_commit(offsets, asked_ns)
             return
         self._journal.committed(asked_ns, offsets)
 
 
-async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None:
+async def run_aiokafka(membership: Membership, journal: Any, stopping: Stopping) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import KafkaError
     from tests.support.aiokafka_consumer import stop_consumer
 
-    place = Place(journal)
+    owned_partitions = OwnedPartitions(journal)
 
     async def commit(offsets: dict[int, int]) -> None:
         if not offsets:
@@ -298,53 +309,55 @@ async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None
         asked_ns = time.monotonic_ns()
         try:
             await consumer.commit(
-                {TopicPartition(to.topic, partition): offset for partition, offset in offsets.items()}
+                {TopicPartition(membership.topic, partition): offset for partition, offset in offsets.items()}
             )
         except KafkaError as error:
             journal.refused(repr(error))
-            place.give_back(offsets, asked_ns)
+            owned_partitions.retry_commit(offsets, asked_ns)
             return
         journal.committed(asked_ns, offsets)
 
     class Listener(ConsumerRebalanceListener):
         async def on_partitions_assigned(self, assigned: Any) -> None:
-            place.gain(consumer._coordinator.generation, [one.partition for one in assigned])
+            owned_partitions.assign(
+                consumer._coordinator.generation, [partition.partition for partition in assigned]
+            )
 
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            await commit(place.uncommitted())
-            place.lose(one.partition for one in revoked)
+            await commit(owned_partitions.uncommitted())
+            owned_partitions.revoke(partition.partition for partition in revoked)
 
     assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=to.bootstrap,
-        group_id=to.group,
+        bootstrap_servers=membership.bootstrap,
+        group_id=membership.group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
         max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
-        partition_assignment_strategy=[assignors[to.assignor]],
+        partition_assignment_strategy=[assignors[membership.assignor]],
     )
-    consumer.subscribe([to.topic], listener=Listener())
+    consumer.subscribe([membership.topic], listener=Listener())
     await consumer.start()
     while not stopping.is_set:
         polled = await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
-        records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
-        place.saw(records)
-        await commit(place.due())
+        records = [(record.partition, record.offset) for batch in polled.values() for record in batch]
+        owned_partitions.add_processed(records)
+        await commit(owned_partitions.due())
     await stop_consumer(consumer)
 
 
 def main(client: str, bootstrap: str, group: str, topic: str, assignor: str, path: str) -> None:
     from tests.faults.groups.journal import Writer
 
-    to, journal, stopping = Membership(bootstrap, group, topic, assignor), Writer(path), Stopping()
+    membership, journal, stopping = Membership(bootstrap, group, topic, assignor), Writer(path), Stopping()
     if client == "confluent":
-        run_confluent(to, journal, stopping)
+        run_confluent(membership, journal, stopping)
     elif client == "kafka_python":
-        KafkaPython(to, journal).run(stopping)
+        KafkaPython(membership, journal).run(stopping)
     else:
-        asyncio.run(run_aiokafka(to, journal, stopping))
+        asyncio.run(run_aiokafka(membership, journal, stopping))
 
 
 if __name__ == "__main__":

@@ -47,23 +47,23 @@ def _check_every_offset(log: Log, model: History, shown: list[Written]) -> None:
             continue
         assert batches[0].next_offset > offset
         read = records_of(batches, offset, model.end)
-        assert read == [one for one in shown if offset <= one.offset < batches[-1].next_offset]
+        assert read == [record for record in shown if offset <= record.offset < batches[-1].next_offset]
 
 
 def _check_outside(log: Log, model: History) -> None:
     assert not log.read(model.end, READ_BYTES).data
     for offset in (model.start - 1, model.end + 1):
-        with pytest.raises(BrokerError) as refused:
+        with pytest.raises(BrokerError) as error:
             log.read(offset, READ_BYTES)
-        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def _check_times(log: Log, shown: list[Written]) -> None:
     times = {record.timestamp for record in shown}
     for timestamp in sorted(times | {time + 1 for time in times})[:: 1 + len(times) // 6]:
-        found = log.offset_for_timestamp(timestamp)
+        batches_read = log.offset_for_timestamp(timestamp)
         expected = first_not_older(shown, timestamp)
-        assert (found and (found.timestamp, found.offset)) == expected, timestamp
+        assert (batches_read and (batches_read.timestamp, batches_read.offset)) == expected, timestamp
 
 
 def _check_largest_time(log: Log, batches: list[WrittenBatch]) -> None:
@@ -71,12 +71,12 @@ def _check_largest_time(log: Log, batches: list[WrittenBatch]) -> None:
 
     There is none if compaction has left only the header of the batch with the largest timestamp.
     """
-    found = log.offset_of_max_timestamp()
+    batches_read = log.offset_of_max_timestamp()
     everything = records_of(batches, 0, log.log_end_offset)
     expected = first_not_older(everything, max((record.timestamp for record in everything), default=-1))
     is_whole_log = all(len(batch.records) == batch.count for batch in batches)
-    if is_whole_log or found is not None:
-        assert (found and (found.timestamp, found.offset)) == expected
+    if is_whole_log or batches_read is not None:
+        assert (batches_read and (batches_read.timestamp, batches_read.offset)) == expected
 
 
 def _check_epochs(log: Log, model: History, shown: list[Written]) -> None:
@@ -88,10 +88,10 @@ def _check_epochs(log: Log, model: History, shown: list[Written]) -> None:
         assert log.epochs.epoch_of(record.offset) == record.leader_epoch, record
         ends[record.leader_epoch] = record.offset + 1
     for epoch, next_offset in ends.items():
-        found = log.end_offset_for_epoch(epoch)
-        assert found.leader_epoch == epoch
+        batches_read = log.end_offset_for_epoch(epoch)
+        assert batches_read.leader_epoch == epoch
         later = [record.offset for record in shown if record.leader_epoch > epoch]
-        assert next_offset <= found.end_offset <= min(later, default=model.end)
+        assert next_offset <= batches_read.end_offset <= min(later, default=model.end)
 
 
 def as_in_one_of(
@@ -131,10 +131,10 @@ def _is_sifted(
     batches: list[WrittenBatch], shown: list[Written], start: int, kept_below: int, compacting: bool
 ) -> bool:
     everything = [record for batch in batches for record in batch.records if record.offset >= start]
-    wanted = {record for record in everything if record.offset < kept_below}
+    expected = {record for record in everything if record.offset < kept_below}
     if compacting:
-        wanted &= {record for record in latest_by_key(everything).values() if record.value is not None}
-    return wanted <= set(shown) <= set(everything)
+        expected &= {record for record in latest_by_key(everything).values() if record.value is not None}
+    return expected <= set(shown) <= set(everything)
 
 
 def _ends_at(batches: Iterable[WrittenBatch], start: int, end: int) -> bool:
@@ -148,8 +148,8 @@ def batches_of(data: Any) -> Iterable[WrittenBatch]:
         assert is_whole(raw), "a batch with a wrong checksum"
         [header] = read_headers(raw)
         records = tuple(
-            Written(one.offset, one.timestamp, one.key, one.value, header.leader_epoch)
-            for one in decode_batch(raw, header)
+            Written(record.offset, record.timestamp, record.key, record.value, header.leader_epoch)
+            for record in decode_batch(raw, header)
         )
         count = header.last_offset_delta + 1
         yield WrittenBatch(records, header.next_offset, header.producer_id, header.base_sequence, count)
@@ -157,13 +157,13 @@ def batches_of(data: Any) -> Iterable[WrittenBatch]:
 
 def read_batches(log: Log) -> list[WrittenBatch]:
     """Read all batches, page by page, including those before the log start offset in the first segment."""
-    found: list[WrittenBatch] = []
+    batches_read: list[WrittenBatch] = []
     offset, end = log.segments[0].base_offset, log.log_end_offset
     while offset < end:
         page = list(batches_of(log.segments.read(offset, READ_BYTES, end, end, True).data))
         if not page:
             break
         assert page[0].next_offset > offset, "a read that does not go on"
-        found += page
+        batches_read += page
         offset = page[-1].next_offset
-    return found
+    return batches_read

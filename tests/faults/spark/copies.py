@@ -46,7 +46,7 @@ class Feed:
         try:
             with Producer(bootstrap_servers=self._bootstrap) as producer:
                 while not self._stopping.wait(FEED_SECONDS):
-                    values = [f"record {number + more}" for more in range(FEED_RECORDS)]
+                    values = [f"record {number + count}" for count in range(FEED_RECORDS)]
                     number += FEED_RECORDS
                     sent = [value.encode() for value in values]
                     producer.send_many(SOURCE, sent, keys=sent).result()
@@ -70,9 +70,9 @@ class Copies:
         """Return the visible size of a copy, as an increasing number."""
 
         def end() -> int:
-            wanted = dict.fromkeys(_places(f"{SOURCE}.{sink}"), OffsetSpec.LATEST)
-            found = admin.list_offsets(wanted, isolation_level="read_committed")
-            return sum(answer.offset for answer in found.values())
+            with_position = dict.fromkeys(_partitions(f"{SOURCE}.{sink}"), OffsetSpec.LATEST)
+            values = admin.list_offsets(with_position, isolation_level="read_committed")
+            return sum(offsets.offset for offsets in values.values())
 
         def versions() -> int:
             return len(list((self._table / "_delta_log").glob("*.json")))
@@ -83,8 +83,10 @@ class Copies:
         """Compare each copy with the log."""
         log = self._read(SOURCE, with_place=True)
         stored = {value.split(":", 2)[2] for value in log}
-        lost = [value for value in acknowledged if value not in stored]
-        report.check(not lost, f"{len(lost)} acknowledged records are not in the source, as {lost[:3]}")
+        missing = [value for value in acknowledged if value not in stored]
+        report.check(
+            not missing, f"{len(missing)} acknowledged records are not in the source, as {missing[:3]}"
+        )
         report.acknowledged = len(acknowledged)
         report.outcomes["records in the source"] = len(log)
         for sink in SINKS:
@@ -98,19 +100,19 @@ class Copies:
     def _read(self, topic: str, *, with_place: bool) -> list[str]:
         """Return read_committed values, prefixed by partition and offset if requested."""
         with Consumer(bootstrap_servers=self._bootstrap, isolation_level="read_committed") as consumer:
-            places = _places(topic)
-            consumer.assign(places)
+            partitions = _partitions(topic)
+            consumer.assign(partitions)
             consumer.seek_to_beginning()
-            ends = consumer.end_offsets(places)
-            found = []
-            while any(consumer.position(place) < ends[place] for place in places):
+            ends = consumer.end_offsets(partitions)
+            values = []
+            while any(consumer.position(position) < ends[position] for position in partitions):
                 for record in consumer.poll(timeout_s=1):
                     value = record.value.decode()
-                    found.append(f"{record.partition}:{record.offset}:{value}" if with_place else value)
-        return found
+                    values.append(f"{record.partition}:{record.offset}:{value}" if with_place else value)
+        return values
 
 
-def _places(topic: str) -> list[TopicPartition]:
+def _partitions(topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
 

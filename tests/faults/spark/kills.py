@@ -40,32 +40,32 @@ def play(directory: Path, moments: tuple[str, ...], broker_kills: int, seed: int
     report = FaultReport("kills of Spark's driver and of its broker", seed)
     broker = Broker(directory / "broker").start()
     feed = Feed(broker.bootstrap).start()
-    stage = Stage(directory, broker, random.Random(seed), report)
+    run_state = KillRun(directory, broker, random.Random(seed), report)
     try:
-        stage.kill_drivers(moments)
-        stage.kill_brokers(broker_kills)
+        run_state.kill_drivers(moments)
+        run_state.kill_brokers(broker_kills)
         feed.stop()
         report.check(feed.failure is None, f"the feed ended: {feed.failure}")
-        stage.finish()
+        run_state.finish()
         Copies(broker.bootstrap, directory).check_history(feed.acknowledged, report)
         broker.stop()
     except DriverEnded as ended:
         report.violate(f"a driver ended by itself, or stood still: {ended}")
     finally:
-        stage.end()
+        run_state.end()
         feed.stop()
         if broker.is_running:
             broker.kill_if_running()
     return report
 
 
-class Stage:
+class KillRun:
     """The broker and the current driver."""
 
     def __init__(self, directory: Path, broker: Broker, rng: random.Random, report: FaultReport) -> None:
         self._directory = directory
         self._broker = broker
-        self._chance = rng
+        self._rng = rng
         self._report = report
         self._drivers: list[Driver] = []
 
@@ -81,7 +81,7 @@ class Stage:
                 driver = self._start()
                 driver.wait_for_own_plan()
                 if moment in {ANY, BOTH}:
-                    time.sleep(self._chance.random() * KILL_AFTER_SECONDS_MAX)
+                    time.sleep(self._rng.random() * KILL_AFTER_SECONDS_MAX)
                 else:
                     driver.stop_between_output_and_note(moment, copies.mark(admin, moment))
                 self._kill(driver, moment)
@@ -105,9 +105,9 @@ class Stage:
         driver = self._start()
         for _ in range(count):
             driver.wait_for_batches(BATCHES_BETWEEN)
-            time.sleep(self._chance.random() * KILL_AFTER_SECONDS_MAX)
+            time.sleep(self._rng.random() * KILL_AFTER_SECONDS_MAX)
             self._broker.kill()
-            time.sleep(self._chance.random() * AWAY_SECONDS_MAX)
+            time.sleep(self._rng.random() * AWAY_SECONDS_MAX)
             self._broker.start()
             self._report.faults += 1
             self._report.outcomes["brokers killed under a running driver"] += 1

@@ -48,11 +48,11 @@ class Tracebacks(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info is not None:
-            self.seen.append(record.getMessage()[:300])
+            self.messages.append(record.getMessage()[:300])
 
 
 def kind_of(path: str) -> str:
@@ -102,13 +102,13 @@ def play(count: int | None, seed: int, *, clean: bool) -> FaultReport:
         run_virtually(main)
     finally:
         logger.removeHandler(tracebacks)
-    for said in tracebacks.seen:
+    for said in tracebacks.messages:
         report.violate(f"traceback: {said}")
     return report
 
 
 async def _try(
-    specimen: Specimen, change: Mapping[str, bytes | None], what: str, report: FaultReport
+    specimen: Specimen, change: Mapping[str, bytes | None], description: str, report: FaultReport
 ) -> None:
     report.faults += 1
     [path] = change
@@ -116,71 +116,76 @@ async def _try(
     specimen.on_files(change)
     try:
         broker = await specimen.cluster.start(SETTINGS)
-    except (StorageError, ConfigError, StoreError) as refused:
-        names_it = path in str(refused) or path.rpartition("/")[0] in str(refused)
-        report.check(names_it and "\n" not in str(refused), f"{what}: an unclear refusal: {refused}")
+    except (StorageError, ConfigError, StoreError) as error:
+        names_it = path in str(error) or path.rpartition("/")[0] in str(error)
+        report.check(names_it and "\n" not in str(error), f"{description}: an unclear refusal: {error}")
         report.outcomes[f"{kind}: start refused"] += 1
         return
     except Exception as broken:  # noqa: BLE001 - this is what must not happen
-        report.violate(f"{what}: start broke with {broken!r}")
+        report.violate(f"{description}: start broke with {broken!r}")
         return
     try:
-        outcome = await _classify(specimen, broker, what, report)
+        outcome = await _classify(specimen, broker, description, report)
     finally:
         await broker.stop()
     report.outcomes[f"{kind}: {outcome}"] += 1
 
 
-async def _classify(specimen: Specimen, broker: MemoryBroker, what: str, report: FaultReport) -> str:
+async def _classify(specimen: Specimen, broker: MemoryBroker, description: str, report: FaultReport) -> str:
     client = await broker.connect()
     served = await read_all(client, broker)
-    outcome = _compare(specimen, served, what, report)
+    outcome = _compare(specimen, served, description, report)
     code, offset = await list_offset(client, FIRST_TIMESTAMP + 10 * (BATCHES // 2))
     if code == 0 and outcome == "all served":
         expected = sorted(specimen.batches)[BATCHES // 2]
-        report.check(offset == expected, f"{what}: a search by time gave {offset}, not {expected}")
+        report.check(offset == expected, f"{description}: a search by time gave {offset}, not {expected}")
     code, _ = await list_offset(client, -3)
-    _check_compacted_topic(specimen, await read_all(client, broker, STATES), what, report)
+    _check_compacted_topic(specimen, await read_all(client, broker, STATES), description, report)
     entry = await produce(client, batch_of(NEXT_BATCH))
     if outcome == "all served":
-        report.check(entry.error_code == 0, f"{what}: append refused with {entry.error_code}")
-        report.check(entry.base_offset == specimen.end_offset, f"{what}: appended at {entry.base_offset}")
-    if entry.error_code == 0 and outcome in SOUND:
-        again = await read_all(client, broker)
-        found = again.batches.get(entry.base_offset, b"")
-        is_there = found[AFTER_CRC:] == batch_of(NEXT_BATCH)[AFTER_CRC:]
+        report.check(entry.error_code == 0, f"{description}: append refused with {entry.error_code}")
         report.check(
-            is_there or again.problem is not None, f"{what}: appended and not there: {again.problem}"
+            entry.base_offset == specimen.end_offset, f"{description}: appended at {entry.base_offset}"
+        )
+    if entry.error_code == 0 and outcome in SOUND:
+        reread = await read_all(client, broker)
+        batches_found = reread.batches.get(entry.base_offset, b"")
+        is_there = batches_found[AFTER_CRC:] == batch_of(NEXT_BATCH)[AFTER_CRC:]
+        report.check(
+            is_there or reread.problem is not None, f"{description}: appended and not there: {reread.problem}"
         )
     return outcome
 
 
-def _check_compacted_topic(specimen: Specimen, served: Served, what: str, report: FaultReport) -> None:
+def _check_compacted_topic(specimen: Specimen, served: Served, description: str, report: FaultReport) -> None:
     """Check the compacted topic: only written records, and the newest of each key if its files are intact.
 
     The cleaner may have run meanwhile.
     """
-    found = {}
+    batches_found = {}
     for batch in served.batches.values():
         for one in codec.decode(batch):
-            found[one.offset] = one
+            batches_found[one.offset] = one
     by_value = {state.value for state in specimen.states.values()}
-    report.check(all(one.value in by_value for one in found.values()), f"{what}: {STATES} has other records")
-    if served.problem is None and f"/{STATES}-0/" not in what:
+    report.check(
+        all(one.value in by_value for one in batches_found.values()),
+        f"{description}: {STATES} has other records",
+    )
+    if served.problem is None and f"/{STATES}-0/" not in description:
         newest = {state.key: state for state in specimen.states.values()}
-        values = {one.value for one in found.values()}
+        values = {one.value for one in batches_found.values()}
         missing = [key for key, one in newest.items() if one.value not in values]
-        report.check(not missing, f"{what}: {STATES} has lost {missing}")
+        report.check(not missing, f"{description}: {STATES} has lost {missing}")
 
 
-def _compare(specimen: Specimen, served: Served, what: str, report: FaultReport) -> str:
+def _compare(specimen: Specimen, served: Served, description: str, report: FaultReport) -> str:
     """Classify what the reader got; a valid batch that was not written is a violation."""
     moved = 0
     by_content = {batch[AFTER_CRC:]: offset for offset, batch in specimen.batches.items()}
     for offset, batch in served.batches.items():
         written = by_content.get(batch[AFTER_CRC:])
         if written is None:
-            report.violate(f"{what}: a batch at {offset} is not what was written")
+            report.violate(f"{description}: a batch at {offset} is not what was written")
         elif written != offset:
             moved += 1
     if moved:

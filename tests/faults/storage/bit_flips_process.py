@@ -58,18 +58,20 @@ def play(directory: Path, starts: int, seed: int) -> FaultReport:
         victim = copy / "data" / path.relative_to(data)
         if number % 5 == 4:
             victim.unlink()
-            how = "deleted"
+            change = "deleted"
         else:
             content = victim.read_bytes()
             victim.write_bytes(flipped(content, rng.randrange(8 * len(content))))
-            how = "flipped"
+            change = "flipped"
         report.faults += 1
-        outcome = _start(copy, victim, written[clean], f"{victim.name} {how}, clean {clean}", report)
-        report.outcomes[f"{kind} {how}: {outcome}"] += 1
+        outcome = _start(copy, victim, written[clean], f"{victim.name} {change}, clean {clean}", report)
+        report.outcomes[f"{kind} {change}: {outcome}"] += 1
     return report
 
 
-def _start(directory: Path, victim: Path, written: dict[bytes, int], what: str, report: FaultReport) -> str:
+def _start(
+    directory: Path, victim: Path, written: dict[bytes, int], description: str, report: FaultReport
+) -> str:
     broker = Broker(directory, SETTINGS)
     try:
         broker.start()
@@ -77,18 +79,18 @@ def _start(directory: Path, victim: Path, written: dict[bytes, int], what: str, 
         lines = [line for line in broker.output().splitlines() if line.startswith("odradek: ")]
         names_it = any(victim.name in line or victim.parent.name in line for line in lines)
         is_clear = len(lines) == 1 and names_it and broker.traceback() is None
-        report.check(is_clear, f"{what}: an unclear refusal to start: {broker.output()[-600:]}")
+        report.check(is_clear, f"{description}: an unclear refusal to start: {broker.output()[-600:]}")
         return "start refused"
-    outcome = _read(broker, written, what, report)
+    outcome = _read(broker, written, description, report)
     broker.stop()
     return outcome
 
 
-def _read(broker: Broker, written: dict[bytes, int], what: str, report: FaultReport) -> str:
+def _read(broker: Broker, written: dict[bytes, int], description: str, report: FaultReport) -> str:
     """Classify what a reader gets."""
-    offset, seen, moved = 0, 0, 0
+    offset, classified, moved = 0, 0, 0
     with RawConnection(broker.bootstrap) as connection:
-        while seen <= BATCHES:
+        while classified <= BATCHES:
             entry = fetch_page(connection, TOPIC, 0, offset)
             if entry.error_code:
                 return f"refused with {entry.error_code}"
@@ -96,12 +98,12 @@ def _read(broker: Broker, written: dict[bytes, int], what: str, report: FaultRep
             for batch in batches:
                 if not is_whole(batch):
                     return "seen by the reader"
-                report.check(batch[21:] in written, f"{what}: a batch that was never written")
+                report.check(batch[21:] in written, f"{description}: a batch that was never written")
                 moved += written.get(batch[21:]) != int.from_bytes(batch[:8], "big")
                 offset = int.from_bytes(batch[:8], "big") + int.from_bytes(batch[23:27], "big") + 1
-                seen += 1
+                classified += 1
             if not batches:
                 break
     if moved:
         return "offset of a batch changed"
-    return "all served" if seen == len(written) else "a part served"
+    return "all served" if classified == len(written) else "a part served"

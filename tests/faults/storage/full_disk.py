@@ -81,7 +81,7 @@ def fill(disk: Path, *, room: int) -> Path:
 def play(directory: Path, rounds: int) -> FaultReport:
     """Fill and free the disk ``rounds`` times, then kill the broker on a full one."""
     report = FaultReport("full disk", 0)
-    kept: dict[int, bytes] = {}
+    acknowledged: dict[int, bytes] = {}
     with small_disk(directory / "data") as disk:
         broker = Broker(directory, SETTINGS).start()
         try:
@@ -90,12 +90,12 @@ def play(directory: Path, rounds: int) -> FaultReport:
                 _compact_on_full_disk(broker, connection, disk, report)
                 for number in range(rounds):
                     ballast = fill(disk, room=ROOM_BYTES)
-                    _fill_and_free(connection, ballast, kept, number, report)
-            _kill_on_full_disk(broker, disk, kept, report)
+                    _fill_and_free(connection, ballast, acknowledged, number, report)
+            _kill_on_full_disk(broker, disk, acknowledged, report)
         finally:
             if broker.is_running:
                 broker.kill_if_running()
-    report.acknowledged = len(kept)
+    report.acknowledged = len(acknowledged)
     return report
 
 
@@ -129,46 +129,48 @@ def _compact_on_full_disk(broker: Broker, connection: RawConnection, disk: Path,
 def _check_states(
     connection: RawConnection, newest: dict[bytes, bytes], when: str, report: FaultReport
 ) -> None:
-    found = {key: value for _, (key, value) in sorted(read_records(connection, STATES).items())}
-    report.check(found == newest, f"{when}: not each key has its newest value")
+    values = {key: value for _, (key, value) in sorted(read_records(connection, STATES).items())}
+    report.check(values == newest, f"{when}: not each key has its newest value")
 
 
-def _append_some(connection: RawConnection, kept: dict[int, bytes], wanted: int, report: FaultReport) -> int:
+def _append_some(
+    connection: RawConnection, acknowledged: dict[int, bytes], wanted: int, report: FaultReport
+) -> int:
     """Append until ``wanted`` appends failed; return the number of failed appends."""
-    refused = 0
+    failed_count = 0
     for number in range(100_000):
         value = b"%d:" % number + os.urandom(900)
         entry = append(connection, TOPIC, 0, batch_of(value))
         if entry.error_code == 0:
-            report.check(entry.base_offset not in kept, f"offset {entry.base_offset} was given twice")
-            kept[entry.base_offset] = value
+            report.check(entry.base_offset not in acknowledged, f"offset {entry.base_offset} was given twice")
+            acknowledged[entry.base_offset] = value
         else:
-            refused += 1
+            failed_count += 1
             report.check(entry.error_code == KAFKA_STORAGE_ERROR, f"refused with {entry.error_code}")
-            if refused == wanted:
+            if failed_count == wanted:
                 break
-    return refused
+    return failed_count
 
 
-def _check(connection: RawConnection, kept: dict[int, bytes], when: str, report: FaultReport) -> None:
+def _check(connection: RawConnection, acknowledged: dict[int, bytes], when: str, report: FaultReport) -> None:
     try:
-        found = read_values(connection, TOPIC)
+        values = read_values(connection, TOPIC)
     except ValueError as wrong:
         report.violate(f"{when}: {wrong}")
         return
-    lost = [offset for offset, value in kept.items() if found.get(offset) != value]
-    report.check(not lost, f"{when}: {len(lost)} acknowledged records lost")
-    report.check(list(found) == list(range(len(found))), f"{when}: offsets are not consecutive")
+    missing = [offset for offset, value in acknowledged.items() if values.get(offset) != value]
+    report.check(not missing, f"{when}: {len(missing)} acknowledged records lost")
+    report.check(list(values) == list(range(len(values))), f"{when}: offsets are not consecutive")
 
 
 def _fill_and_free(
-    connection: RawConnection, ballast: Path, kept: dict[int, bytes], number: int, report: FaultReport
+    connection: RawConnection, ballast: Path, acknowledged: dict[int, bytes], number: int, report: FaultReport
 ) -> None:
     report.faults += 1
-    report.outcomes["appends refused while full"] += _append_some(connection, kept, REFUSALS, report)
+    report.outcomes["appends refused while full"] += _append_some(connection, acknowledged, REFUSALS, report)
     fill(ballast.parent, room=0)
     time.sleep(CHORES_SECONDS)
-    _check(connection, kept, "while full", report)
+    _check(connection, acknowledged, "while full", report)
     code = create(connection, f"refused-{number}")
     report.check(code != 0, "a topic was created on a full disk")
     report.outcomes[f"creation of a topic while full refused with {code}"] += 1
@@ -182,25 +184,27 @@ def _fill_and_free(
     report.outcomes[f"resumed within {(time.monotonic() - began) * 1000:.0f} ms"] += 1
     code = create(connection, f"made-{number}")
     report.check(code == 0, f"no topic can be created after there was room: {code}")
-    _check(connection, kept, "after there was room", report)
+    _check(connection, acknowledged, "after there was room", report)
 
 
-def _kill_on_full_disk(broker: Broker, disk: Path, kept: dict[int, bytes], report: FaultReport) -> None:
+def _kill_on_full_disk(
+    broker: Broker, disk: Path, acknowledged: dict[int, bytes], report: FaultReport
+) -> None:
     """Check that a start on a full disk serves reads and deletions, and appends once there is space."""
     ballast = fill(disk, room=0)
     report.faults += 1
     with RawConnection(broker.bootstrap) as connection:
-        _append_some(connection, kept, 3, report)
+        _append_some(connection, acknowledged, 3, report)
     broker.kill()
     fill(disk, room=0)
     broker.start()
     with RawConnection(broker.bootstrap) as connection:
-        _check(connection, kept, "started on a full disk", report)
+        _check(connection, acknowledged, "started on a full disk", report)
         # What the kill left half written may have been cut, and leave room for some more.
         fill(disk, room=0)
-        _append_some(connection, kept, 3, report)
+        _append_some(connection, acknowledged, 3, report)
         report.check(create(connection, "refused-at-start") != 0, "a topic was created on a full disk")
-        deleted = delete_records(connection, TOPIC, max(kept) // 2)
+        deleted = delete_records(connection, TOPIC, max(acknowledged) // 2)
         report.check(deleted == 0, f"records cannot be deleted on a full disk: {deleted}")
         report.outcomes["started on a full disk"] += 1
         ballast.unlink()
@@ -211,10 +215,12 @@ def _kill_on_full_disk(broker: Broker, disk: Path, kept: dict[int, bytes], repor
                 report.violate(f"still refusing {RESUME_SECONDS_MAX} s after a start on a full disk")
                 break
         report.check(create(connection, "made-after-start") == 0, "no topic can be created after the start")
-        start = max(kept) // 2
-        found = read_records(connection, TOPIC, offset=start)
-        lost = [one for one, value in kept.items() if one >= start and found[one][1] != value]
-        report.check(not lost, f"{len(lost)} acknowledged records lost after a start on a full disk")
+        start = max(acknowledged) // 2
+        values = read_records(connection, TOPIC, offset=start)
+        missing = [
+            record for record, value in acknowledged.items() if record >= start and values[record][1] != value
+        ]
+        report.check(not missing, f"{len(missing)} acknowledged records lost after a start on a full disk")
     broker.stop()
     broker.start()
     broker.stop()

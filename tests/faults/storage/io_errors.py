@@ -50,11 +50,11 @@ def play(rounds: int, seed: int) -> FaultReport:
     logger.addHandler(tracebacks)
     try:
         for number in range(rounds):
-            what, code, fail = _choose(rng)
-            run_virtually(lambda seed=number, one=(what, code, fail): _round(seed, one, rng, report))
+            description, code, fail = _choose(rng)
+            run_virtually(lambda seed=number, one=(description, code, fail): _round(seed, one, rng, report))
     finally:
         logger.removeHandler(tracebacks)
-    for said in tracebacks.seen:
+    for said in tracebacks.messages:
         report.violate(f"traceback: {said}")
     return report
 
@@ -74,7 +74,7 @@ def _choose(rng: random.Random) -> tuple[str, int, Fail]:
 
 
 async def _round(seed: int, fault: tuple[str, int, Fail], rng: random.Random, report: FaultReport) -> None:
-    what, code, fail = fault
+    description, code, fail = fault
     cluster = MemoryCluster(seed)
     broker = await cluster.start()
     client = await broker.connect()
@@ -82,7 +82,7 @@ async def _round(seed: int, fault: tuple[str, int, Fail], rng: random.Random, re
     assert await create(client, **settings) == 0
     kept: dict[int, bytes] = {}
     at = rng.randrange(APPENDS)
-    refused = 0
+    failed_count = 0
     for number in range(APPENDS):
         if number == at:
             fail(cluster.files)
@@ -90,21 +90,28 @@ async def _round(seed: int, fault: tuple[str, int, Fail], rng: random.Random, re
         if entry is None:
             break
         if entry.error_code == 0:
-            report.check(entry.base_offset not in kept, f"{what}: offset {entry.base_offset} was given twice")
+            report.check(
+                entry.base_offset not in kept, f"{description}: offset {entry.base_offset} was given twice"
+            )
             kept[entry.base_offset] = batch_of(3 * number)
         else:
-            refused += 1
-            report.check(entry.error_code == KAFKA_STORAGE_ERROR, f"{what}: refused with {entry.error_code}")
+            failed_count += 1
+            report.check(
+                entry.error_code == KAFKA_STORAGE_ERROR, f"{description}: refused with {entry.error_code}"
+            )
         if rng.random() < 0.2:
             await asyncio.sleep(rng.choice((1, 5, 70)))
     report.faults += 1
     report.acknowledged += len(kept)
-    if code in FULL and what.startswith("write"):
+    if code in FULL and description.startswith("write"):
         report.check(
-            refused <= 1, f"{what}, {errno.errorcode[code]}: {refused} appends refused after one error"
+            failed_count <= 1,
+            f"{description}, {errno.errorcode[code]}: {failed_count} appends refused after one error",
         )
-    report.outcomes[f"{errno.errorcode[code]}: {'appends refused' if refused else 'nobody noticed'}"] += 1
-    await _end_and_read(cluster, broker, kept, f"{what}, {errno.errorcode[code]}", report)
+    report.outcomes[
+        f"{errno.errorcode[code]}: {'appends failed_count' if failed_count else 'nobody noticed'}"
+    ] += 1
+    await _end_and_read(cluster, broker, kept, f"{description}, {errno.errorcode[code]}", report)
 
 
 async def _append(client: Client, batch: bytes) -> Any:
@@ -116,20 +123,24 @@ async def _append(client: Client, batch: bytes) -> Any:
 
 
 async def _end_and_read(
-    cluster: MemoryCluster, broker: MemoryBroker, kept: dict[int, bytes], what: str, report: FaultReport
+    cluster: MemoryCluster,
+    broker: MemoryBroker,
+    kept: dict[int, bytes],
+    description: str,
+    report: FaultReport,
 ) -> None:
     """Crash the process, restart on its files, and check all acknowledged records."""
-    left = files_of(cluster.files)
+    remaining_files = files_of(cluster.files)
     with contextlib.suppress(StorageError):
         await broker.stop()
-    Specimen(left, {}, 0, cluster).on_files({})
+    Specimen(remaining_files, {}, 0, cluster).on_files({})
     broker = await cluster.start()
     served = await read_all(await broker.connect(), broker)
-    report.check(served.problem is None, f"{what}: cannot be read: {served.problem}")
+    report.check(served.problem is None, f"{description}: cannot be read: {served.problem}")
     for offset, batch in kept.items():
-        found = served.batches.get(offset, b"")
+        batch = served.batches.get(offset, b"")
         report.check(
-            found[AFTER_CRC:] == batch[AFTER_CRC:], f"{what}: acknowledged batch at {offset} is lost"
+            batch[AFTER_CRC:] == batch[AFTER_CRC:], f"{description}: acknowledged batch at {offset} is lost"
         )
     await broker.stop()
     await cluster.close()

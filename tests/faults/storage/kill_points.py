@@ -68,7 +68,7 @@ SHORT_FORM = (
 """Label and number of the file operation before which the broker is killed."""
 
 moves = kio_requests("alter_replica_log_dirs", 1)
-places = kio_requests("describe_log_dirs", 1)
+directories = kio_requests("describe_log_dirs", 1)
 
 
 @dataclass
@@ -105,8 +105,8 @@ class KilledBroker(Broker):
             **self.settings,
         }
         script = Path(__file__).with_name("self_killing_broker.py")
-        how = [sys.executable, str(script), str(self.armed), self.label, str(self.nth)]
-        return how + [f"{name}={value}" for name, value in pairs.items()]
+        fields = [sys.executable, str(script), str(self.armed), self.label, str(self.nth)]
+        return fields + [f"{name}={value}" for name, value in pairs.items()]
 
     def wait_for_the_kill(self) -> bool:
         """Return whether the process has killed itself."""
@@ -139,13 +139,13 @@ def pairs_of(number: int) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def batch_of(pairs: list[tuple[bytes, bytes]], **how: Any) -> bytes:
+def batch_of(pairs: list[tuple[bytes, bytes]], **fields: Any) -> bytes:
     now_ms = int(time.time() * 1000)
     records = [record(at, value, key) for at, (key, value) in enumerate(pairs)]
-    return HandMadeBatch(records, base_timestamp=now_ms, max_timestamp=now_ms, **how).build()
+    return HandMadeBatch(records, base_timestamp=now_ms, max_timestamp=now_ms, **fields).build()
 
 
-class Play:
+class KillRun:
     """One data directory and the records sent to it."""
 
     def __init__(self, directory: Path, report: FaultReport, load_seconds: float = LOAD_SECONDS_MAX) -> None:
@@ -165,12 +165,12 @@ class Play:
 
     def live(self, label: str, nth: int) -> None:
         """Run one broker process: check its data, then append until it kills itself."""
-        broker, what = self.broker, f"{label} #{nth}"
+        broker, description = self.broker, f"{label} #{nth}"
         broker.label, broker.nth = label, nth
         broker.armed.unlink(missing_ok=True)
         broker.start()
         with RawConnection(broker.bootstrap) as connection:
-            self.look(connection, f"before {what}")
+            self.look(connection, f"before {description}")
             broker.armed.touch()
             was_killed = self.load(connection)
         if label == TRACE:
@@ -178,7 +178,7 @@ class Play:
             return
         was_killed = was_killed or broker.stop_or_be_killed()
         self.report.faults += was_killed
-        self.report.outcomes[f"killed before {label}" if was_killed else f"not reached: {what}"] += 1
+        self.report.outcomes[f"killed before {label}" if was_killed else f"not reached: {description}"] += 1
 
     def load(self, connection: RawConnection) -> bool:
         """Append to all topics in turn, and move a log now and then; return whether the broker was killed."""
@@ -200,16 +200,16 @@ class Play:
         pairs = pairs_of(self.number)
         sent.unanswered = dict(pairs)
         has_id = self.number % 4 == 3 and topic in WITH_PRODUCERS
-        how = {}
+        fields = {}
         if has_id:
-            how = {"producer_id": sent.producer_id, "producer_epoch": 0, "base_sequence": sent.sequence}
+            fields = {"producer_id": sent.producer_id, "producer_epoch": 0, "base_sequence": sent.sequence}
             sent.sequence += len(pairs)
             sent.last = None
-        batch = batch_of(pairs, **how)
+        batch = batch_of(pairs, **fields)
         entry = append(connection, topic, 0, batch)
         if entry.error_code:
-            words = self.broker.output()[-400:]
-            self.report.violate(f"append to {topic} refused with {entry.error_code}: {words}")
+            output_tail = self.broker.output()[-400:]
+            self.report.violate(f"append to {topic} refused with {entry.error_code}: {output_tail}")
             raise ConnectionEnded
         for at, pair in enumerate(pairs, entry.base_offset):
             self.report.check(at not in sent.acknowledged, f"{topic}: offset {at} was given twice")
@@ -224,14 +224,14 @@ class Play:
         self.moves += 1
         part = moves.AlterReplicaLogDirTopic(name=MOVING, partitions=(0,))
         target = moves.AlterReplicaLogDir(path=self.broker.log_dirs[self.moves % 2], topics=(part,))
-        answer = connection.exchange(moves.AlterReplicaLogDirsRequest(dirs=(target,)))
-        code = answer.results[0].partitions[0].error_code
+        response = connection.exchange(moves.AlterReplicaLogDirsRequest(dirs=(target,)))
+        code = response.results[0].partitions[0].error_code
         self.report.check(code == 0, f"a move was refused with {code}")
 
     def _is_moving(self, connection: RawConnection) -> bool:
-        asked = places.DescribableLogDirTopic(topic=MOVING, partitions=(0,))
-        answer = connection.exchange(places.DescribeLogDirsRequest(topics=(asked,)))
-        parts = [part for place in answer.results for topic in place.topics for part in topic.partitions]
+        asked = directories.DescribableLogDirTopic(topic=MOVING, partitions=(0,))
+        response = connection.exchange(directories.DescribeLogDirsRequest(topics=(asked,)))
+        parts = [part for place in response.results for topic in place.topics for part in topic.partitions]
         return any(part.is_future_key for part in parts)
 
     # What must be there.
@@ -253,8 +253,10 @@ class Play:
 
     def _look_at_all(self, found: dict[int, Any], sent: Sent, start: int, when: str) -> None:
         kept = {offset: pair for offset, pair in sent.acknowledged.items() if offset >= start}
-        lost = [offset for offset, pair in kept.items() if found.get(offset) != pair]
-        self.report.check(not lost, f"{when}: {len(lost)} acknowledged records lost, the first at {lost[:1]}")
+        missing = [offset for offset, pair in kept.items() if found.get(offset) != pair]
+        self.report.check(
+            not missing, f"{when}: {len(missing)} acknowledged records lost, the first at {missing[:1]}"
+        )
         numbers = list(range(start, start + len(found)))
         self.report.check(list(found) == numbers, f"{when}: offsets are not consecutive")
         newest = max(sent.acknowledged, default=-1)
@@ -291,7 +293,7 @@ def play(
 ) -> FaultReport:
     """Kill a broker at each of these points."""
     report = FaultReport("kill -9 before a change of a file", seed)
-    one = Play(directory, report, load_seconds)
+    one = KillRun(directory, report, load_seconds)
     one.create_topics()
     for label, nth in points:
         one.live(label, nth)
@@ -302,7 +304,7 @@ def play(
 
 def all_points(directory: Path, seed: int, numbers: int) -> list[tuple[str, int]]:
     """Return kill points for every kind of file operation under load, at random occurrences."""
-    one = Play(directory, FaultReport("trace", seed))
+    one = KillRun(directory, FaultReport("trace", seed))
     one.create_topics()
     one.live(TRACE, 0)
     seen = Counter(Path(f"{one.broker.armed}.{TRACE}").read_text().splitlines())

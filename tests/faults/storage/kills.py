@@ -67,8 +67,8 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
     starts: list[float] = []
     for life in range(kills):
         producers = [
-            Producer(broker.bootstrap, number, kept, life * 1_000_000)
-            for number, kept in enumerate(acknowledged)
+            Producer(broker.bootstrap, number, acknowledged_values, life * 1_000_000)
+            for number, acknowledged_values in enumerate(acknowledged)
         ]
         for producer in producers:
             producer.start()
@@ -96,18 +96,18 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
 
 def _check(broker: Broker, acknowledged: list[dict[int, bytes]], when: str, report: FaultReport) -> None:
     with RawConnection(broker.bootstrap) as connection:
-        for partition, kept in enumerate(acknowledged):
+        for partition, acknowledged_values in enumerate(acknowledged):
             try:
-                found = read_values(connection, TOPIC, partition)
+                values = read_values(connection, TOPIC, partition)
             except ValueError as wrong:
                 report.violate(f"{when}: {wrong}")
                 continue
-            _compare(found, kept, f"{when}, partition {partition}", report)
+            _compare(values, acknowledged_values, f"{when}, partition {partition}", report)
 
 
 def _compare(
-    found: Mapping[int, bytes | None], kept: dict[int, bytes], when: str, report: FaultReport
+    values: Mapping[int, bytes | None], acknowledged_values: dict[int, bytes], when: str, report: FaultReport
 ) -> None:
-    lost = [offset for offset, value in kept.items() if found.get(offset) != value]
-    report.check(not lost, f"{when}: {len(lost)} acknowledged records lost, the first at {lost[:1]}")
-    report.check(list(found) == list(range(len(found))), f"{when}: offsets are not consecutive")
+    missing = [offset for offset, value in acknowledged_values.items() if values.get(offset) != value]
+    report.check(not missing, f"{when}: {len(missing)} acknowledged records lost, the first at {missing[:1]}")
+    report.check(list(values) == list(range(len(values))), f"{when}: offsets are not consecutive")

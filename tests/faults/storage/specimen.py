@@ -60,15 +60,15 @@ class Specimen:
 
     def on_files(self, changed: Mapping[str, bytes | None]) -> MemoryFileSystem:
         """Return the files with some replaced or (None) missing."""
-        made = MemoryFileSystem(self.cluster.clock.wall_ms)
+        specimen_files = MemoryFileSystem(self.cluster.clock.wall_ms)
         for path, content in {**self.files, **changed}.items():
-            made.make_directories(path.rpartition("/")[0])
+            specimen_files.make_directories(path.rpartition("/")[0])
             if content is not None:
-                file = made.open(path, create=True)
+                file = specimen_files.open(path, create=True)
                 file.append(content)
                 file.close()
-        self.cluster.files = made
-        return made
+        self.cluster.files = specimen_files
+        return specimen_files
 
 
 @dataclass
@@ -122,8 +122,8 @@ async def produce(
 async def create(client: Client, topic: str = TOPIC, **settings: str) -> int:
     """Create a topic with one partition; return the error code."""
     configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
-    wish = CreatableTopic(topic, 1, 1, [], configs)
-    response = await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+    topic_request = CreatableTopic(topic, 1, 1, [], configs)
+    response = await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([topic_request]))
     return int(response.topics[0].error_code)
 
 

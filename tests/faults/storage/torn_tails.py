@@ -34,11 +34,11 @@ def play(directory: Path, records: int = 3) -> FaultReport:
                 report.check(entry.error_code == 0, f"append refused: {entry.error_code}")
                 report.acknowledged += records
     broker.kill()
-    whole = sum(map(len, batches[:-1]))
+    intact = sum(map(len, batches[:-1]))
     for kept in range(cuts):
         path = log_file(broker, TOPIC, kept)
-        report.check(path.stat().st_size == whole + cuts, f"{path} has not all that was acknowledged")
-        os.truncate(path, whole + kept)
+        report.check(path.stat().st_size == intact + cuts, f"{path} has not all that was acknowledged")
+        os.truncate(path, intact + kept)
         report.faults += 1
     began = time.monotonic()
     broker.start()
@@ -57,13 +57,13 @@ def _check(connection: RawConnection, kept: int, records: int, report: FaultRepo
         number * records + at: b"%d.%d" % (number, at) for number in range(BEFORE) for at in range(records)
     }
     try:
-        found = read_values(connection, TOPIC, kept)
-        report.check(found == expected, f"cut after {kept} bytes: read {found}")
+        values = read_values(connection, TOPIC, kept)
+        report.check(values == expected, f"cut after {kept} bytes: read {values}")
         entry = append(connection, TOPIC, kept, batch_of(b"after"))
         report.check(
             entry.base_offset == len(expected), f"cut after {kept} bytes: appended at {entry.base_offset}"
         )
-        found = read_values(connection, TOPIC, kept)
-        report.check(found == expected | {len(expected): b"after"}, f"cut after {kept} bytes: then {found}")
+        values = read_values(connection, TOPIC, kept)
+        report.check(values == expected | {len(expected): b"after"}, f"cut after {kept} bytes: then {values}")
     except ValueError as wrong:
         report.violate(f"cut after {kept} bytes: {wrong}")

@@ -54,7 +54,7 @@ class Work:
     stopping: bool = False
     deadline: float = field(default_factory=lambda: time.monotonic() + BEGIN_SECONDS_MAX)
     _names: Iterator[int] = field(default_factory=itertools.count)
-    _chance: random.Random = field(default_factory=lambda: random.Random(os.getpid()))
+    _rng: random.Random = field(default_factory=lambda: random.Random(os.getpid()))
 
     @property
     def client_id(self) -> str:
@@ -66,7 +66,7 @@ class Work:
 
     @property
     def aborts(self) -> bool:
-        return self._chance.random() < ABORTED_SHARE
+        return self._rng.random() < ABORTED_SHARE
 
     def has_read(self) -> None:
         """Start the timeout of a transaction."""
@@ -135,8 +135,10 @@ def run_confluent(work: Work) -> None:
         for value in work.values([message.offset() for message in messages], aborts):
             producer.produce("debits", value, partition=0)
             producer.produce("credits", value, partition=work.number % 2)
-        place = TopicPartition(messages[0].topic(), 0, messages[-1].offset() + 1)
-        producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), STEP_SECONDS_MAX)
+        topic_partition = TopicPartition(messages[0].topic(), 0, messages[-1].offset() + 1)
+        producer.send_offsets_to_transaction(
+            [topic_partition], consumer.consumer_group_metadata(), STEP_SECONDS_MAX
+        )
         if aborts:
             # librdkafka drops a batch without a response, and gives its sequence numbers to the
             # next one of the same epoch: any broker, Kafka too, then rejects that as a duplicate.
@@ -173,10 +175,10 @@ def run_kafka_python(work: Work) -> None:
         isolation_level="read_committed",
     )
     consumer.subscribe([f"{INPUTS}-{work.client}"])
-    place = TopicPartition(f"{INPUTS}-{work.client}", 0)
+    topic_partition = TopicPartition(f"{INPUTS}-{work.client}", 0)
     while not work.stopping:
         polled = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=SIZE_MAX)
-        records = polled.get(place, [])
+        records = polled.get(topic_partition, [])
         if not records:
             continue
         work.has_read()
@@ -185,11 +187,11 @@ def run_kafka_python(work: Work) -> None:
         for value in work.values([record.offset for record in records], aborts):
             producer.send("debits", value, partition=0)
             producer.send("credits", value, partition=work.number % 2)
-        offsets = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1)}
+        offsets = {topic_partition: OffsetAndMetadata(records[-1].offset + 1, "", -1)}
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         if aborts:
             producer.abort_transaction()
-            consumer.seek(place, records[0].offset)
+            consumer.seek(topic_partition, records[0].offset)
         else:
             producer.commit_transaction()
         work.has_ended()
@@ -214,12 +216,12 @@ async def run_aiokafka(work: Work) -> None:
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
-    place = TopicPartition(f"{INPUTS}-{work.client}", 0)
-    consumer.assign([place])
+    topic_partition = TopicPartition(f"{INPUTS}-{work.client}", 0)
+    consumer.assign([topic_partition])
     await consumer.start()
     while not work.stopping:
         polled = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=SIZE_MAX)
-        records = polled.get(place, [])
+        records = polled.get(topic_partition, [])
         if not records:
             continue
         work.has_read()
@@ -228,10 +230,10 @@ async def run_aiokafka(work: Work) -> None:
         for value in work.values([record.offset for record in records], aborts):
             await producer.send("debits", value, partition=0)
             await producer.send("credits", value, partition=work.number % 2)
-        await producer.send_offsets_to_transaction({place: records[-1].offset + 1}, work.group)
+        await producer.send_offsets_to_transaction({topic_partition: records[-1].offset + 1}, work.group)
         if aborts:
             await producer.abort_transaction()
-            consumer.seek(place, records[0].offset)
+            consumer.seek(topic_partition, records[0].offset)
         else:
             await producer.commit_transaction()
         work.has_ended()
@@ -274,9 +276,9 @@ def main(client: str, bootstrap: str, number: str, pace: str) -> None:
     end("asked to", 0)
 
 
-def end(why: str, status: int) -> None:
+def end(reason: str, status: int) -> None:
     """Exit immediately, without client shutdown, as after a kill."""
-    print(f"ends: {why}", file=sys.stderr, flush=True)
+    print(f"ends: {reason}", file=sys.stderr, flush=True)
     os._exit(status)
 
 

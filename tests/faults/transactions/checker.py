@@ -52,15 +52,15 @@ def check_history(
     sides: Sequence[Side], ends: Mapping[int, int], outcomes_by_attempt: Mapping[str, Outcome]
 ) -> list[str]:
     """Return all violations; ``ends`` has the committed offset of each worker."""
-    found = [
+    violations = [
         *_torn(sides),
         *_fates_not_met(sides, outcomes_by_attempt),
         *_attempts_apart(sides),
     ]
     for name, side in zip(SIDES, sides, strict=True):
-        found += (f"{name}: {words}" for words in _not_exactly_once(side, ends))
-        found += (f"{name}: {words}" for words in _out_of_order(side))
-    return found
+        violations += (f"{name}: {fields}" for fields in _not_exactly_once(side, ends))
+        violations += (f"{name}: {fields}" for fields in _out_of_order(side))
+    return violations
 
 
 def _entries(side: Side) -> Iterator[Entry]:
@@ -101,12 +101,12 @@ def _attempts_apart(sides: Sequence[Side]) -> Iterator[str]:
 
 def _fates_not_met(sides: Sequence[Side], outcomes_by_attempt: Mapping[str, Outcome]) -> Iterator[str]:
     """Yield visible aborted attempts, and invisible committed ones."""
-    seen = {entry.attempt for side in sides for entry in _entries(side)}
-    for attempt in seen:
+    visible = {entry.attempt for side in sides for entry in _entries(side)}
+    for attempt in visible:
         if attempt.endswith(TO_BE_ABORTED) or outcomes_by_attempt.get(attempt) is Outcome.ABORTED:
             yield f"attempt {attempt} was aborted and is seen"
-    for attempt, fate in outcomes_by_attempt.items():
-        if fate is Outcome.COMMITTED and attempt not in seen:
+    for attempt, outcome in outcomes_by_attempt.items():
+        if outcome is Outcome.COMMITTED and attempt not in visible:
             yield f"attempt {attempt} was committed and is not seen"
 
 

@@ -48,71 +48,75 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> bytes:
     return header_v1(INIT_PRODUCER_ID, 1) + string(transactional_id) + struct.pack(">i", timeout_ms)
 
 
-def initialised(answer: bytes) -> tuple[int, int, int]:
+def initialised(response: bytes) -> tuple[int, int, int]:
     """Decode error code, producer id and epoch."""
-    code, producer_id, epoch = struct.unpack_from(">hqh", answer, ABOVE_BODY + 4)
+    code, producer_id, epoch = struct.unpack_from(">hqh", response, ABOVE_BODY + 4)
     return code, producer_id, epoch
 
 
-def add_partitions(who: Identity, places: Sequence[tuple[str, int]]) -> bytes:
-    body = struct.pack(">i", len(places))
-    for topic, partition in places:
+def add_partitions(producer: Identity, partitions: Sequence[tuple[str, int]]) -> bytes:
+    body = struct.pack(">i", len(partitions))
+    for topic, partition in partitions:
         body += string(topic) + struct.pack(">ii", 1, partition)
-    return header_v1(ADD_PARTITIONS, 2) + who.bytes() + body
+    return header_v1(ADD_PARTITIONS, 2) + producer.bytes() + body
 
 
-def add_offsets(who: Identity, group: str) -> bytes:
-    return header_v1(ADD_OFFSETS, 2) + who.bytes() + string(group)
+def add_offsets(producer: Identity, group: str) -> bytes:
+    return header_v1(ADD_OFFSETS, 2) + producer.bytes() + string(group)
 
 
-def produce(who: Identity, batches: Mapping[tuple[str, int], bytes]) -> bytes:
-    body = string(who.transactional_id) + struct.pack(">hii", ALL_REPLICAS, WAIT_MS, len(batches))
+def produce(producer: Identity, batches: Mapping[tuple[str, int], bytes]) -> bytes:
+    body = string(producer.transactional_id) + struct.pack(">hii", ALL_REPLICAS, WAIT_MS, len(batches))
     for (topic, partition), records in batches.items():
         body += string(topic) + struct.pack(">iii", 1, partition, len(records)) + records
     return header_v1(PRODUCE, 7) + body
 
 
-def batch(who: Identity, sequence: int, values: Sequence[bytes]) -> bytes:
+def batch(producer: Identity, sequence: int, values: Sequence[bytes]) -> bytes:
     now_ms = int(time.time() * 1000)
     return HandMadeBatch(
         [record(delta, value, None) for delta, value in enumerate(values)],
         attributes=TRANSACTIONAL,
         base_timestamp=now_ms,
         max_timestamp=now_ms,
-        producer_id=who.producer_id,
-        producer_epoch=who.epoch,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
         base_sequence=sequence,
     ).build()
 
 
-def commit_offsets(who: Identity, group: str, topic: str, partition: int, offset: int) -> bytes:
-    body = string(who.transactional_id) + string(group) + struct.pack(">qh", who.producer_id, who.epoch)
+def commit_offsets(producer: Identity, group: str, topic: str, partition: int, offset: int) -> bytes:
+    body = (
+        string(producer.transactional_id)
+        + string(group)
+        + struct.pack(">qh", producer.producer_id, producer.epoch)
+    )
     body += struct.pack(">i", 1) + string(topic) + struct.pack(">iiqi", 1, partition, offset, -1) + string("")
     return header_v1(COMMIT_OFFSETS, 2) + body
 
 
-def end(who: Identity, commits: bool) -> bytes:
-    return header_v1(END, 2) + who.bytes() + bytes([commits])
+def end(producer: Identity, commits: bool) -> bytes:
+    return header_v1(END, 2) + producer.bytes() + bytes([commits])
 
 
-def code_of(answer: bytes) -> int:
+def code_of(response: bytes) -> int:
     """Decode the error code of a response that has only one."""
-    return int(struct.unpack_from(">h", answer, ABOVE_BODY + 4)[0])
+    return int(struct.unpack_from(">h", response, ABOVE_BODY + 4)[0])
 
 
-def codes_of(answer: bytes, *, is_produce: bool = False) -> list[int]:
+def codes_of(response: bytes, *, is_produce: bool = False) -> list[int]:
     """Decode the error codes of the partitions of a Produce or other response."""
     at = ABOVE_BODY if is_produce else ABOVE_BODY + 4
     skipped = 24 if is_produce else 0
-    (topics,) = struct.unpack_from(">i", answer, at)
+    (topics,) = struct.unpack_from(">i", response, at)
     at += 4
     codes = []
     for _ in range(topics):
-        (size,) = struct.unpack_from(">h", answer, at)
+        (size,) = struct.unpack_from(">h", response, at)
         at += 2 + size
-        (partitions,) = struct.unpack_from(">i", answer, at)
+        (partitions,) = struct.unpack_from(">i", response, at)
         at += 4
         for _ in range(partitions):
-            codes.append(int(struct.unpack_from(">h", answer, at + 4)[0]))
+            codes.append(int(struct.unpack_from(">h", response, at + 4)[0]))
             at += 6 + skipped
     return codes

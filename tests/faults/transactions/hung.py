@@ -17,17 +17,17 @@ from tests.faults.transactions import frames
 from tests.faults.transactions.frames import Identity
 from tests.faults.transactions.ledger import Killable, await_coordinators
 from tests.faults.transactions.reader import READ_COMMITTED
-from tests.faults.transactions.worker import AGAIN, REFUSALS
+from tests.faults.transactions.worker import RETRIABLE, FENCED_CODES
 from tests.support.broker import Broker
 from tests.support.kio_requests import fetch, fetched_partition
 from tests.support.raw_connection import RawConnection
 
 TOPIC = "held"
 TIMEOUT_MS = 4_000
-LOOK_MS = 500
+CLEANUP_INTERVAL_MS = 500
 SLACK_SECONDS = 5.0
 """Slack for writing markers on a busy machine."""
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LOOK_MS)}
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(CLEANUP_INTERVAL_MS)}
 
 
 def play(directory: Path, times: int, seed: int) -> FaultReport:
@@ -70,12 +70,12 @@ def _hang(broker: Killable, name: str, *, kills: bool, after: float, report: Fau
         broker.start()
     began = time.monotonic() if kills else began
     with RawConnection(broker.bootstrap) as connection:
-        allowed = (TIMEOUT_MS + LOOK_MS) / 1000 + SLACK_SECONDS
+        allowed = (TIMEOUT_MS + CLEANUP_INTERVAL_MS) / 1000 + SLACK_SECONDS
         while _stable(connection) <= entry.base_offset and time.monotonic() < began + allowed:
             time.sleep(0.02)
         held = time.monotonic() - began
         report.check(_stable(connection) > entry.base_offset, f"{name}: still held back after {held:.1f} s")
-        _check_refused(connection, who, report)
+        _check_fenced(connection, who, report)
     report.faults += 1
     report.acknowledged += 1
     report.outcomes["broker killed meanwhile" if kills else "hung alone"] += 1
@@ -83,8 +83,8 @@ def _hang(broker: Killable, name: str, *, kills: bool, after: float, report: Fau
 
 
 def _begin(connection: RawConnection, name: str) -> Identity:
-    code = AGAIN[0]
-    while code in AGAIN:
+    code = RETRIABLE[0]
+    while code in RETRIABLE:
         connection.send_frame(frames.init_producer_id(name, TIMEOUT_MS))
         code, producer_id, epoch = frames.initialised(connection.receive_frame())
     if code:
@@ -102,17 +102,17 @@ def _write(connection: RawConnection, who: Identity, report: FaultReport) -> Non
     report.check(codes == [0], f"{who.transactional_id}: Produce was answered with {codes}")
 
 
-def _check_refused(connection: RawConnection, who: Identity, report: FaultReport) -> None:
-    code = AGAIN[0]
-    while code in AGAIN:
+def _check_fenced(connection: RawConnection, who: Identity, report: FaultReport) -> None:
+    code = RETRIABLE[0]
+    while code in RETRIABLE:
         connection.send_frame(frames.end(who, commits=True))
         code = frames.code_of(connection.receive_frame())
     report.check(
-        code in REFUSALS, f"{who.transactional_id}: the end that came too late was answered with {code}"
+        code in FENCED_CODES, f"{who.transactional_id}: the end that came too late was answered with {code}"
     )
     connection.send_frame(frames.produce(who, {(TOPIC, 0): frames.batch(who, 1, [b"late"])}))
     codes = frames.codes_of(connection.receive_frame(), is_produce=True)
-    report.check(codes[0] in REFUSALS, f"{who.transactional_id}: a late record was answered with {codes}")
+    report.check(codes[0] in FENCED_CODES, f"{who.transactional_id}: a late record was answered with {codes}")
 
 
 def _stable(connection: RawConnection) -> int:

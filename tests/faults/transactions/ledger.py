@@ -70,7 +70,7 @@ def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> Fault
     for worker in workers:
         worker.join()
         if not worker.wrong:
-            worker.begin_and_go()
+            worker.start_and_close()
     reader.finish()
     _count(report, workers, reader)
     for words in check_history(

@@ -26,7 +26,7 @@ from odradek.records import codec
 READ_COMMITTED = 1
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 DRAIN_SECONDS_MAX = 60.0
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 
 
 class Aborted:
@@ -38,15 +38,15 @@ class Aborted:
 
     def has(self, producer_id: int, end: int) -> bool:
         """Return whether a batch of this producer with this last offset is part of an aborted transaction."""
-        self._reach(end)
+        self._advance(end)
         return producer_id in self._open
 
     def ends(self, producer_id: int, end: int) -> None:
         """Process a marker of this producer: an abort marker ends its aborted transaction."""
-        self._reach(end)
+        self._advance(end)
         self._open.discard(producer_id)
 
-    def _reach(self, end: int) -> None:
+    def _advance(self, end: int) -> None:
         while self._listed and self._listed[0][0] < end:
             self._open.add(self._listed.popleft()[1])
 
@@ -58,11 +58,13 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self._address = address
         self._partitions = partitions
-        self._places: list[Place] = [(side, number) for side in SIDES for number in range(partitions)]
-        self._next = dict.fromkeys(self._places, 0)
-        self._stable = dict.fromkeys(self._places, 0)
-        self._ends = dict.fromkeys(self._places, 0)
-        self._seen: dict[Place, list[Entry]] = {place: [] for place in self._places}
+        self._keys: list[TopicAndPartition] = [
+            (side, number) for side in SIDES for number in range(partitions)
+        ]
+        self._next = dict.fromkeys(self._keys, 0)
+        self._stable = dict.fromkeys(self._keys, 0)
+        self._ends = dict.fromkeys(self._keys, 0)
+        self._entries: dict[TopicAndPartition, list[Entry]] = {key: [] for key in self._keys}
         self._ending = threading.Event()
         self.wrong: list[str] = []
         self.aborted_batches = 0
@@ -81,30 +83,30 @@ class Reader(threading.Thread):
         with RawConnection(self._address) as connection:
             while not self._is_at_end(self._poll(connection)) and time.monotonic() < deadline:
                 pass
-        for place in self._places:
-            if self._stable[place] != self._ends[place]:
-                self.wrong.append(f"{place}: stable to {self._stable[place]} of {self._ends[place]}")
+        for key in self._keys:
+            if self._stable[key] != self._ends[key]:
+                self.wrong.append(f"{key}: stable to {self._stable[key]} of {self._ends[key]}")
 
     def sides(self) -> list[list[Sequence[Entry]]]:
         """Return the entries read, for the checker."""
-        return [[self._seen[side, number] for number in range(self._partitions)] for side in SIDES]
+        return [[self._entries[side, number] for number in range(self._partitions)] for side in SIDES]
 
-    def _is_at_end(self, answered: int) -> bool:
-        at_end = all(self._next[place] >= self._ends[place] for place in self._places)
-        return at_end and answered == len(self._places)
+    def _is_at_end(self, ok_count: int) -> bool:
+        at_end = all(self._next[key] >= self._ends[key] for key in self._keys)
+        return at_end and ok_count == len(self._keys)
 
     def _poll(self, connection: RawConnection) -> int:
         """Fetch once; return the number of partitions without an error."""
-        answered = 0
+        ok_count = 0
         for topic in connection.exchange(self._request()).responses:
             for entry in topic.partitions:
-                place = (topic.topic, entry.partition_index)
+                key = (topic.topic, entry.partition_index)
                 if entry.error_code == 0:
-                    answered += 1
-                    self._take(place, entry)
+                    ok_count += 1
+                    self._process_response(key, entry)
                 elif entry.error_code not in NOT_YET:
-                    self.wrong.append(f"{place} at {self._next[place]}: error {entry.error_code}")
-        return answered
+                    self.wrong.append(f"{key} at {self._next[key]}: error {entry.error_code}")
+        return ok_count
 
     def _request(self) -> Any:
         topics = tuple(
@@ -128,30 +130,30 @@ class Reader(threading.Thread):
             forgotten_topics_data=(),
         )
 
-    def _take(self, place: Place, entry: Any) -> None:
-        if entry.last_stable_offset < self._stable[place]:
-            self.wrong.append(f"{place}: stable to {self._stable[place]}, then {entry.last_stable_offset}")
-        self._stable[place] = entry.last_stable_offset
-        self._ends[place] = entry.high_watermark
-        aborted = Aborted((one.first_offset, one.producer_id) for one in entry.aborted_transactions or ())
+    def _process_response(self, key: TopicAndPartition, entry: Any) -> None:
+        if entry.last_stable_offset < self._stable[key]:
+            self.wrong.append(f"{key}: stable to {self._stable[key]}, then {entry.last_stable_offset}")
+        self._stable[key] = entry.last_stable_offset
+        self._ends[key] = entry.high_watermark
+        aborted = Aborted((txn.first_offset, txn.producer_id) for txn in entry.aborted_transactions or ())
         for batch in whole_batches(entry.records or b""):
-            self._take_batch(place, batch, aborted)
+            self._process_batch(key, batch, aborted)
 
-    def _take_batch(self, place: Place, batch: bytes, aborted: Aborted) -> None:
+    def _process_batch(self, key: TopicAndPartition, batch: bytes, aborted: Aborted) -> None:
         if not is_whole(batch):
-            self.wrong.append(f"{place} at {self._next[place]}: a batch with a wrong checksum")
+            self.wrong.append(f"{key} at {self._next[key]}: a batch with an invalid checksum")
         (first,) = struct.unpack_from(">q", batch)
         attributes, delta = struct.unpack_from(">hi", batch, 21)
         (producer_id,) = struct.unpack_from(">q", batch, 43)
         end = first + delta + 1
-        if end <= self._next[place]:
+        if end <= self._next[key]:
             return
-        if end > self._stable[place]:
-            self.wrong.append(f"{place}: served to {end}, stable to {self._stable[place]}")
+        if end > self._stable[key]:
+            self.wrong.append(f"{key}: served to {end}, stable to {self._stable[key]}")
         if attributes & CONTROL:
             aborted.ends(producer_id, end)
         elif attributes & TRANSACTIONAL and aborted.has(producer_id, end):
             self.aborted_batches += 1
         else:
-            self._seen[place] += [Entry.read(one.value or b"") for one in codec.decode(batch)]
-        self._next[place] = end
+            self._entries[key] += [Entry.read(record.value or b"") for record in codec.decode(batch)]
+        self._next[key] = end

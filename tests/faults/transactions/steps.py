@@ -101,7 +101,7 @@ class App:
         with self._output.open("ab") as output:
             return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
-    def again(self) -> subprocess.Popen[bytes]:
+    def previous(self) -> subprocess.Popen[bytes]:
         """Start another instance; return the previous one, which may be alive."""
         before, self.process = self.process, self._begin()
         return before
@@ -114,7 +114,7 @@ class App:
         return self._output.read_text(errors="replace")[-600:]
 
 
-class Stage:
+class StepRunner:
     """A broker behind a proxy, and the three apps."""
 
     def __init__(self, directory: Path, broker: Killable, proxy: Proxy, report: FaultReport) -> None:
@@ -144,7 +144,7 @@ class Stage:
         """Start a twin beside a live instance: the older one must exit as fenced."""
         app = self.apps[client]
         self._goes_on(client)  # An instance that has not initialised its producer yet would fence its twin.
-        before = app.again()
+        before = app.previous()
         if not self._wait(lambda: before.poll() is not None):
             before.kill()
             before.wait()
@@ -165,7 +165,7 @@ class Stage:
             app.process.terminate()
             while app.process.poll() != 0 and time.monotonic() < deadline:
                 if app.process.poll() is not None:
-                    app.again()
+                    app.previous()
                     pause_seconds *= 2  # One that has just started may not have its signal handler yet.
                     time.sleep(pause_seconds)
                     app.process.terminate()
@@ -192,7 +192,7 @@ class Stage:
                     if status not in (FENCED, FAILED, STUCK, -9):
                         self._report.violate(f"{app.client} ended with {status}: {app.output()}")
                     self._report.outcomes[f"{app.client} began again after {status}"] += 1
-                    app.again()
+                    app.previous()
             time.sleep(0.02)
         return True
 
@@ -224,18 +224,18 @@ def play_on(
     reader = Reader(broker.bootstrap, PARTITIONS)
     _prepare(broker.bootstrap, report)
     reader.start()
-    stage = Stage(directory, broker, proxy, report)
+    runner = StepRunner(directory, broker, proxy, report)
     try:
         for step in steps:
-            stage.play(step)
+            runner.play(step)
         for number in range(twins):
-            stage.double(CLIENTS[number % len(CLIENTS)])
-        stage.go_on()
-        stage.stop()
+            runner.double(CLIENTS[number % len(CLIENTS)])
+        runner.go_on()
+        runner.stop()
     finally:
-        for app in stage.apps.values():
+        for app in runner.apps.values():
             app.kill()
-    ends = {app.number: _committed(broker.bootstrap, app.client) for app in stage.apps.values()}
+    ends = {app.number: _committed(broker.bootstrap, app.client) for app in runner.apps.values()}
     reader.finish()
     report.violations += [*reader.wrong, *check_history(reader.sides(), ends, {})]
     report.outcomes["requests that came twice"] = proxy.doubled
@@ -280,9 +280,9 @@ def _committed(address: str, client: str) -> int:
     deadline = time.monotonic() + REACHED_SECONDS_MAX
     with RawConnection(address) as connection:
         while time.monotonic() < deadline:
-            answer = connection.exchange(request)
-            code = answer.error_code or answer.topics[0].partitions[0].error_code
+            response = connection.exchange(request)
+            code = response.error_code or response.topics[0].partitions[0].error_code
             if code not in (*NOT_THERE_YET, UNSTABLE):
-                return max(int(answer.topics[0].partitions[0].committed_offset), 0)
+                return max(int(response.topics[0].partitions[0].committed_offset), 0)
             time.sleep(0.05)
     raise AssertionError(f"the offset of {client} is not told: error {code}")

@@ -24,9 +24,9 @@ INPUTS = "inputs"
 TIMEOUT_MS = 30_000
 SIZE_MAX = 3
 ANSWER_SECONDS_MAX = 40.0
-AGAIN = (3, 5, 6, 14, 15, 16, 19, 51, 88)
+RETRIABLE = (3, 5, 6, 14, 15, 16, 19, 51, 88)
 """Retriable error codes: no leader or coordinator yet, or a transaction still completing."""
-REFUSALS = (47, 49, 90, 48)
+FENCED_CODES = (47, 49, 90, 48)
 """Error codes for a zombie: old epoch, other producer id, invalid transaction state."""
 STEPS = 3
 
@@ -36,8 +36,8 @@ offset_fetch = kio_requests("offset_fetch", 7)
 class Refused(Exception):
     """Raised for an unexpected error code."""
 
-    def __init__(self, what: str, code: int) -> None:
-        super().__init__(f"{what}: error {code}")
+    def __init__(self, request_name: str, code: int) -> None:
+        super().__init__(f"{request_name}: error {code}")
         self.code = code
 
 
@@ -65,32 +65,35 @@ class Instance:
         request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=(topic,), require_stable=True)
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
-            answer = self._connection.exchange(request)
-            code = answer.error_code or answer.topics[0].partitions[0].error_code
+            response = self._connection.exchange(request)
+            code = response.error_code or response.topics[0].partitions[0].error_code
             if code == 0:
-                return max(int(answer.topics[0].partitions[0].committed_offset), 0)
+                return max(int(response.topics[0].partitions[0].committed_offset), 0)
             _pause(code, deadline, "OffsetFetch")
 
-    def announce(self, places: list[tuple[str, int]]) -> None:
+    def add_to_transaction(self, partitions_written: list[tuple[str, int]]) -> None:
         """First step: add partitions and offsets to the transaction."""
         partitions, offsets = (
-            frames.add_partitions(self.who, places),
+            frames.add_partitions(self.who, partitions_written),
             frames.add_offsets(self.who, self._group),
         )
-        self._all_fine("AddPartitionsToTxn, AddOffsetsToTxn", [partitions, offsets])
+        self._send_until_accepted("AddPartitionsToTxn, AddOffsetsToTxn", [partitions, offsets])
 
-    def write(self, places: list[tuple[str, int]], entries: list[Entry], offset: int) -> None:
+    def write(self, partitions_written: list[tuple[str, int]], entries: list[Entry], offset: int) -> None:
         """Second step: write the entries and the offset."""
         values = [entry.value() for entry in entries]
-        batches = {place: frames.batch(self.who, self._sequences[place], values) for place in places}
+        batches = {
+            partition: frames.batch(self.who, self._sequences[partition], values)
+            for partition in partitions_written
+        }
         offsets = frames.commit_offsets(self.who, self._group, INPUTS, self._worker, offset)
-        self._all_fine("Produce, TxnOffsetCommit", [frames.produce(self.who, batches), offsets])
-        for place in places:
-            self._sequences[place] += len(entries)
+        self._send_until_accepted("Produce, TxnOffsetCommit", [frames.produce(self.who, batches), offsets])
+        for partition in partitions_written:
+            self._sequences[partition] += len(entries)
 
     def end(self, commits: bool) -> None:
         """Third step: end the transaction."""
-        self._all_fine("EndTxn", [frames.end(self.who, commits)])
+        self._send_until_accepted("EndTxn", [frames.end(self.who, commits)])
 
     def codes(self, bodies: list[bytes]) -> list[list[int]]:
         """Send pipelined requests; return their error codes."""
@@ -98,15 +101,15 @@ class Instance:
             self._connection.send_frame(body)
         return [_codes(body, self._connection.receive_frame()) for body in bodies]
 
-    def _all_fine(self, what: str, bodies: list[bytes]) -> None:
+    def _send_until_accepted(self, request_name: str, bodies: list[bytes]) -> None:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while bodies:
-            again = []
+            retried = []
             for body, codes in zip(bodies, self.codes(bodies), strict=True):
                 if any(codes):
-                    _pause(next(filter(None, codes)), deadline, what)
-                    again.append(body)
-            bodies = again
+                    _pause(next(filter(None, codes)), deadline, request_name)
+                    retried.append(body)
+            bodies = retried
 
     def _initialise(self, name: str) -> Identity:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -118,30 +121,30 @@ class Instance:
             _pause(code, deadline, "InitProducerId")
 
 
-def _codes(body: bytes, answer: bytes) -> list[int]:
+def _codes(body: bytes, response: bytes) -> list[int]:
     api_key = int.from_bytes(body[:2], "big")
     if api_key in (frames.ADD_OFFSETS, frames.END):
-        return [frames.code_of(answer)]
-    return frames.codes_of(answer, is_produce=api_key == frames.PRODUCE)
+        return [frames.code_of(response)]
+    return frames.codes_of(response, is_produce=api_key == frames.PRODUCE)
 
 
-def _pause(code: int, deadline: float, what: str) -> None:
+def _pause(code: int, deadline: float, request_name: str) -> None:
     """Wait before a retry; raises Refused if the error is not retriable, or the deadline has passed."""
-    if code not in AGAIN or time.monotonic() > deadline:
-        raise Refused(what, code)
+    if code not in RETRIABLE or time.monotonic() > deadline:
+        raise Refused(request_name, code)
     time.sleep(0.002)
 
 
 class Worker(threading.Thread):
     """Runs instances one after another until enough attempts are committed."""
 
-    def __init__(self, address: str, number: int, wanted: int, partitions: int, seed: int) -> None:
+    def __init__(self, address: str, number: int, transactions: int, partitions: int, seed: int) -> None:
         super().__init__(daemon=True)
         self._address = address
         self._number = number
-        self._wanted = wanted
+        self._transactions = transactions
         self._partitions = partitions
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._names = itertools.count()
         self._undecided: tuple[str, int] | None = None
         self.position = 0
@@ -151,77 +154,79 @@ class Worker(threading.Thread):
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        while self.committed < self._wanted and not self.wrong:
+        while self.committed < self._transactions and not self.wrong:
             try:
-                self._live()
+                self._run_instance()
             except (ConnectionEnded, OSError):
                 self.outcomes["instances that lost the broker"] += 1
                 time.sleep(0.05)
-            except Refused as refused:
-                self.wrong.append(f"worker {self._number}: {refused}")
+            except Refused as error:
+                self.wrong.append(f"worker {self._number}: {error}")
 
-    def begin_and_go(self) -> None:
+    def start_and_close(self) -> None:
         """Start one more instance, which aborts an open transaction of the last one."""
-        self._begin().close()
+        self._start_instance().close()
 
-    def _live(self) -> None:
+    def _run_instance(self) -> None:
         """Run one instance until it is abandoned or replaced."""
-        one = self._begin()
+        instance = self._start_instance()
         try:
-            while self.committed < self._wanted and not self.wrong:
-                if not self._attempt(one):
+            while self.committed < self._transactions and not self.wrong:
+                if not self._attempt(instance):
                     return
         finally:
-            one.close()
+            instance.close()
 
-    def _begin(self) -> Instance:
-        one = Instance(self._address, self._number)
+    def _start_instance(self) -> Instance:
+        instance = Instance(self._address, self._number)
         if self._undecided is not None:
-            self._decide(*self._undecided, one.began_at)
-        elif one.began_at != self.position:
-            self.wrong.append(f"worker {self._number}: {one.began_at} is committed, not {self.position}")
+            self._decide(*self._undecided, instance.began_at)
+        elif instance.began_at != self.position:
+            self.wrong.append(f"worker {self._number}: {instance.began_at} is committed, not {self.position}")
         self.outcomes["instances"] += 1
-        return one
+        return instance
 
-    def _decide(self, name: str, offset: int, found: int) -> None:
+    def _decide(self, name: str, offset: int, committed_offset: int) -> None:
         """Decide an attempt whose EndTxn has no response."""
         self._undecided = None
-        if found == offset:
+        if committed_offset == offset:
             self._has_committed(name, offset)
-        elif found == self.position:
+        elif committed_offset == self.position:
             self.outcomes_by_attempt[name] = Outcome.ABORTED
         else:
-            self.wrong.append(f"worker {self._number}: {found} is committed, not {self.position} or {offset}")
+            self.wrong.append(
+                f"worker {self._number}: {committed_offset} is committed, not {self.position} or {offset}"
+            )
 
-    def _attempt(self, one: Instance) -> bool:
+    def _attempt(self, instance: Instance) -> bool:
         """Run one transaction; return False if the instance ends with it."""
-        size, dies_at = self._chance.randint(1, SIZE_MAX), None
-        drawn = self._chance.random()
-        aborts = drawn < 0.05
-        if 0.05 <= drawn < 0.10:
-            dies_at = self._chance.randrange(STEPS)
+        size, dies_at = self._rng.randint(1, SIZE_MAX), None
+        draw = self._rng.random()
+        aborts = draw < 0.05
+        if 0.05 <= draw < 0.10:
+            dies_at = self._rng.randrange(STEPS)
         name = f"{self._number}.{next(self._names)}{TO_BE_ABORTED if aborts else ''}"
         offset = self.position + size
         entries = [Entry(self._number, number, name, size) for number in range(self.position, offset)]
-        places = [(SIDES[0], self._number % self._partitions)]
-        places.append((SIDES[1], self._chance.randrange(self._partitions)))
+        partitions_written = [(SIDES[0], self._number % self._partitions)]
+        partitions_written.append((SIDES[1], self._rng.randrange(self._partitions)))
         self.outcomes_by_attempt[name] = Outcome.ABORTED
         steps = (
-            lambda: one.announce(places),
-            lambda: one.write(places, entries, offset),
-            lambda: self._end(one, name, offset, not aborts),
+            lambda: instance.add_to_transaction(partitions_written),
+            lambda: instance.write(partitions_written, entries, offset),
+            lambda: self._end(instance, name, offset, not aborts),
         )
         for number, step in enumerate(steps):
             if number == dies_at:
-                self._leave(one, places, entries, number)
+                self._abandon(instance, partitions_written, entries, number)
                 return False
             step()
         return True
 
-    def _end(self, one: Instance, name: str, offset: int, commits: bool) -> None:
+    def _end(self, instance: Instance, name: str, offset: int, commits: bool) -> None:
         if commits:
             self.outcomes_by_attempt[name], self._undecided = Outcome.UNKNOWN, (name, offset)
-        one.end(commits)
+        instance.end(commits)
         if commits:
             self._undecided = None
             self._has_committed(name, offset)
@@ -233,35 +238,40 @@ class Worker(threading.Thread):
         self.position = offset
         self.committed += 1
 
-    def _leave(self, one: Instance, places: list[tuple[str, int]], entries: list[Entry], before: int) -> None:
+    def _abandon(
+        self, instance: Instance, partitions_written: list[tuple[str, int]], entries: list[Entry], before: int
+    ) -> None:
         """Abandon the instance before a step, or continue as a zombie whose requests must fail."""
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             self.outcomes[f"instances abandoned before step {before}"] += 1
             return
-        successor = self._begin()
+        successor = self._start_instance()
         values = [entry.value() for entry in entries]
         bodies = [
-            frames.add_partitions(one.who, places),
-            frames.add_offsets(one.who, f"group-{self._number}"),
-            frames.produce(one.who, {place: frames.batch(one.who, 0, values) for place in places}),
-            frames.commit_offsets(one.who, f"group-{self._number}", INPUTS, self._number, 1 << 40),
-            frames.end(one.who, commits=True),
+            frames.add_partitions(instance.who, partitions_written),
+            frames.add_offsets(instance.who, f"group-{self._number}"),
+            frames.produce(
+                instance.who,
+                {partition: frames.batch(instance.who, 0, values) for partition in partitions_written},
+            ),
+            frames.commit_offsets(instance.who, f"group-{self._number}", INPUTS, self._number, 1 << 40),
+            frames.end(instance.who, commits=True),
         ]
         with suppress(ConnectionEnded, OSError):
             for body in bodies[before:]:
-                self._check_refused(one, body)
+                self._check_fenced(instance, body)
         successor.close()
         self.outcomes[f"zombies refused from step {before} on"] += 1
 
-    def _check_refused(self, one: Instance, body: bytes) -> None:
+    def _check_fenced(self, instance: Instance, body: bytes) -> None:
         """Check that a zombie's request fails, after retries."""
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
-            (codes,) = one.codes([body])
-            if all(code in REFUSALS for code in codes):
+            (codes,) = instance.codes([body])
+            if all(code in FENCED_CODES for code in codes):
                 return
-            if not all(code in (*AGAIN, *REFUSALS) for code in codes) or time.monotonic() > deadline:
+            if not all(code in (*RETRIABLE, *FENCED_CODES) for code in codes) or time.monotonic() > deadline:
                 api_key = int.from_bytes(body[:2], "big")
-                self.wrong.append(f"a zombie's request {api_key} was answered with {codes}")
+                self.wrong.append(f"a zombie's request {api_key} got error codes {codes}")
                 return
             time.sleep(0.01)

@@ -32,7 +32,7 @@ class ClientFixture:
     def __init__(self, memory: MemoryCluster, broker: MemoryBroker) -> None:
         self.memory = memory
         self.broker = broker
-        self.made: list[NetworkClient] = []
+        self.clients: list[NetworkClient] = []
 
     @property
     def network(self) -> MemoryNetwork:
@@ -40,10 +40,10 @@ class ClientFixture:
 
     async def network_client(self, changes: Mapping[Setting[Any], Any] | None = None) -> NetworkClient:
         environment = client_environment(self.network, self.memory.clock)
-        made = NetworkClient(environment, connection_settings(changes), client_id="tester")
-        await made.start()
-        self.made.append(made)
-        return made
+        client = NetworkClient(environment, connection_settings(changes), client_id="tester")
+        await client.start()
+        self.clients.append(client)
+        return client
 
     def connections(self) -> list[str]:
         return sorted(
@@ -51,8 +51,8 @@ class ClientFixture:
         )
 
     async def close(self) -> None:
-        for one in self.made:
-            await one.close()
+        for client in self.clients:
+            await client.close()
         assert self.connections() == []
         names = {"metadata"}
         assert [t for t in asyncio.all_tasks() if t.get_name() in names or "connect" in t.get_name()] == []

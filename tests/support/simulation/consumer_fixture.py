@@ -21,9 +21,9 @@ PRODUCE, CREATE_TOPICS, DELETE_RECORDS = 0, 19, 21
 AUTHOR_HOST = "author"
 
 
-def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **how: Any) -> bytes:
+def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **fields: Any) -> bytes:
     """Encode a batch of records with these values; each key is its index."""
-    builder = BatchBuilder(**how)
+    builder = BatchBuilder(**fields)
     for index, value in enumerate(values):
         builder.append(base_timestamp + index, b"k%d" % index, value, [("h", b"%d" % index)])
     return bytes(builder.build())
@@ -40,15 +40,15 @@ class ConsumerFixture:
 
     def consumer(self, **options: Any) -> Consumer:
         environment = client_environment(self.memory.network, self.memory.clock)
-        made = Consumer(**{"bootstrap_servers": ADDRESS, "environment": environment, **options})
-        self.consumers.append(made)
-        return made
+        consumer = Consumer(**{"bootstrap_servers": ADDRESS, "environment": environment, **options})
+        self.consumers.append(consumer)
+        return consumer
 
     def reader(self, *partitions: TopicPartition, **options: Any) -> Consumer:
         """Return a consumer of these partitions, from the earliest offset."""
-        made = self.consumer(**{"auto_offset_reset": "earliest", **options})
-        made.assign(partitions)
-        return made
+        consumer = self.consumer(**{"auto_offset_reset": "earliest", **options})
+        consumer.assign(partitions)
+        return consumer
 
     async def author(self) -> Client:
         if self._author is None or not self._author.is_open:
@@ -60,21 +60,21 @@ class ConsumerFixture:
 
     async def create(self, topic: str, partitions: int = 1) -> None:
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-        answer = await self.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
-        assert answer.topics[0].error_code == 0, answer.topics[0]
+        response = await self.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+        assert response.topics[0].error_code == 0, response.topics[0]
 
     async def write_batch(self, partition: TopicPartition, records: bytes) -> int:
         """Write a batch; return its base offset."""
         data = PartitionProduceData(index=partition.partition, records=bytearray(records))
         topic = TopicProduceData(name=partition.topic, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
-        answer = await self.ask(PRODUCE, 8, request)
-        told = answer.responses[0].partition_responses[0]
+        response = await self.ask(PRODUCE, 8, request)
+        told = response.responses[0].partition_responses[0]
         assert told.error_code == 0, told
         return int(told.base_offset)
 
-    async def write(self, partition: TopicPartition, *values: bytes | None, **how: Any) -> int:
-        return await self.write_batch(partition, batch(*values, **how))
+    async def write(self, partition: TopicPartition, *values: bytes | None, **fields: Any) -> int:
+        return await self.write_batch(partition, batch(*values, **fields))
 
     async def close(self) -> None:
         for consumer in self.consumers:
@@ -91,12 +91,12 @@ class ConsumerFixture:
 def play(
     scenario: Callable[[ConsumerFixture], Awaitable[None]],
     settings: Mapping[str, str] | None = None,
-    **how: Any,
+    **fields: Any,
 ) -> None:
     """Run a scenario on a new broker, or on several in turn."""
 
     async def main() -> None:
-        memory = MemoryCluster(**{"seed": 0, **how})
+        memory = MemoryCluster(**{"seed": 0, **fields})
         try:
             stage = ConsumerFixture(memory, await memory.start(settings))
             try:

@@ -36,10 +36,10 @@ class GroupMember:
     """One member. ``heard`` has the callbacks of its listener: a name and partitions."""
 
     def __init__(
-        self, stage: ClientFixture, name: str, options: dict[str, Any], own: Sequence[Any] = ()
+        self, fixture: ClientFixture, name: str, options: dict[str, Any], own: Sequence[Any] = ()
     ) -> None:
         self.name = name
-        self.clock = stage.memory.clock
+        self.clock = fixture.memory.clock
         given: dict[str, Any] = {
             "bootstrap_servers": ADDRESS,
             "client_id": name,
@@ -49,9 +49,9 @@ class GroupMember:
         }
         settings = read_options(CONSUMER, None, given)
         self.cluster = NetworkClient(
-            client_environment(stage.network, self.clock, name), settings, client_id=name
+            client_environment(fixture.network, self.clock, name), settings, client_id=name
         )
-        stage.made.append(self.cluster)
+        fixture.clients.append(self.cluster)
         self.subscription = SubscriptionState(OffsetReset.EARLIEST)
         self.committed_by_interceptor: list[Any] = []
         self.coordinator = ConsumerCoordinator(
@@ -158,8 +158,8 @@ class GroupMember:
 class GroupMembers:
     """The members of a group."""
 
-    def __init__(self, stage: ClientFixture) -> None:
-        self.stage = stage
+    def __init__(self, fixture: ClientFixture) -> None:
+        self.stage = fixture
         self.all: list[GroupMember] = []
 
     def reader(self, name: str, own: Sequence[Any] = (), **options: Any) -> GroupMember:
@@ -172,18 +172,21 @@ class GroupMembers:
 
     async def create(self, topic: str, partitions: int) -> list[TopicPartition]:
         cluster = await self.stage.network_client()
-        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-        answer = await cluster.send(CONTROLLER, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
-        assert answer.topics[0].error_code == ErrorCode.NONE
+        topic_request = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+        response = await cluster.send(
+            CONTROLLER, CreateTopicsRequest(topics=[topic_request], timeout_ms=10_000)
+        )
+        assert response.topics[0].error_code == ErrorCode.NONE
         return [TopicPartition(topic, index) for index in range(partitions)]
 
     async def grow(self, topic: str, partitions: int) -> None:
         cluster = await self.stage.network_client()
-        wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
-        answer = await cluster.send(
-            CONTROLLER, CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000, validate_only=False)
+        topic_request = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+        response = await cluster.send(
+            CONTROLLER,
+            CreatePartitionsRequest(topics=[topic_request], timeout_ms=10_000, validate_only=False),
         )
-        assert answer.results[0].error_code == ErrorCode.NONE
+        assert response.results[0].error_code == ErrorCode.NONE
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(120):
@@ -194,10 +197,10 @@ class GroupMembers:
         self, readers: Iterable[GroupMember], partitions: Iterable[TopicPartition]
     ) -> None:
         """Wait until these members own all partitions, each once, and no rebalance is pending."""
-        those, wanted = list(readers), sorted(partitions)
+        those, topic_request = list(readers), sorted(partitions)
         await self.until(
             lambda: (
-                sorted(tp for one in those for tp in one.assigned) == wanted
+                sorted(tp for one in those for tp in one.assigned) == topic_request
                 and not any(one.is_rebalancing for one in those)
             )
         )

@@ -28,7 +28,7 @@ class ProducerFixture:
         self.memory = memory
         self._settings = settings
         self._broker: MemoryBroker | None = None
-        self.made: list[Producer] = []
+        self.producers: list[Producer] = []
         self._reader: Client | None = None
 
     async def start_broker(self) -> None:
@@ -46,9 +46,9 @@ class ProducerFixture:
 
     def producer(self, **options: Any) -> Producer:
         environment = client_environment(self.memory.network, self.memory.clock)
-        made = Producer(environment=environment, bootstrap_servers=ADDRESS, **options)
-        self.made.append(made)
-        return made
+        producer = Producer(environment=environment, bootstrap_servers=ADDRESS, **options)
+        self.producers.append(producer)
+        return producer
 
     async def ask(self, api_key: int, version: int, message: Any) -> Any:
         if self._reader is None or not self._reader.is_open:
@@ -58,38 +58,38 @@ class ProducerFixture:
 
     async def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
         configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
-        wish = CreatableTopic(topic, partitions, 1, [], configs)
-        answer = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
-        assert answer.topics[0].error_code == 0
+        topic_request = CreatableTopic(topic, partitions, 1, [], configs)
+        response = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([topic_request]))
+        assert response.topics[0].error_code == 0
 
     async def records(self, topic: str, partition: int = 0, offset: int = 0) -> list[Record]:
         """Return the records of a partition from an offset on."""
-        found: list[Record] = []
+        records_found: list[Record] = []
         while True:
             part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
             asked = FetchTopic(topic=topic, partitions=[part])
             request = FetchRequest(topics=[asked], min_bytes=1, max_wait_ms=0, max_bytes=1 << 24)
-            answer = await self.ask(FETCH, 12, request)
-            entry = answer.responses[0].partitions[0]
+            response = await self.ask(FETCH, 12, request)
+            entry = response.responses[0].partitions[0]
             assert entry.error_code == 0
             data = entry.records
             plain = data.read() if isinstance(data, FileSlice) else bytes(data or b"")
-            records = [one for one in codec.decode(plain) if one.offset >= offset]
+            records = [record for record in codec.decode(plain) if record.offset >= offset]
             if not records:
-                return found
-            found += records
+                return records_found
+            records_found += records
             offset = records[-1].offset + 1
 
     async def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        return [one.value for one in await self.records(topic, partition)]
+        return [record.value for record in await self.records(topic, partition)]
 
     def cut_connections(self) -> None:
         """Reset all connections of producers."""
         self.memory.network.reset_all(CLIENT_HOST)
 
     async def close(self) -> None:
-        for one in self.made:
-            await one.close(0)
+        for producer in self.producers:
+            await producer.close(0)
         left = [
             connection.peer
             for connection in self.memory.network.connections
