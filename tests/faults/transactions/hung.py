@@ -17,7 +17,7 @@ from tests.faults.transactions import frames
 from tests.faults.transactions.frames import Identity
 from tests.faults.transactions.ledger import Killable, await_coordinators
 from tests.faults.transactions.reader import READ_COMMITTED
-from tests.faults.transactions.worker import RETRIABLE, FENCED_CODES
+from tests.faults.transactions.worker import FENCED_CODES, RETRIABLE
 from tests.support.broker import Broker
 from tests.support.kio_requests import fetch, fetched_partition
 from tests.support.raw_connection import RawConnection
