@@ -51,16 +51,16 @@ type = "noop"
 def test_schema_and_sql_errors_are_reported_together(spark: SparkSession, write: Write) -> None:
     schema, sql = planned(spark, write("SELEC id FROM source", "id bigin"))
     assert (schema.what, schema.ok, sql.what, sql.ok) == ("schema", False, "SQL", False)
-    assert schema.preview.endswith('Unsupported data type "BIGIN". (line 1, pos 3)')
-    assert "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in sql.preview
+    assert schema.found.endswith('Unsupported data type "BIGIN". (line 1, pos 3)')
+    assert "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in sql.found
 
 
 def test_unknown_column_is_found_without_topic_and_records(spark: SparkSession, write: Write) -> None:
     (plan,) = planned(spark, write("SELECT idd FROM source"))
     assert not plan.ok
-    assert "idd" in plan.preview
+    assert "idd" in plan.found
     (plan,) = planned(spark, write())
-    assert (plan.ok, plan.preview) == (True, "id bigint, amount double")
+    assert (plan.ok, plan.found) == (True, "id bigint, amount double")
 
 
 def test_preview_shows_the_newest_records_and_writes_nothing(
@@ -108,5 +108,5 @@ def test_demo_without_a_broker_writes_nothing(tmp_path: Path) -> None:
         app, ["pipeline", "new", "windows", str(tmp_path), "--demo", "-b", "127.0.0.1:1"]
     )
     assert result.exit_code == 1
-    assert "no broker reachable at 127.0.0.1:1" in result.stderr
+    assert "no response from 127.0.0.1:1" in result.stderr
     assert not list(tmp_path.iterdir())
