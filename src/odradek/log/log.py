@@ -89,7 +89,7 @@ class Log(LocalLog):
         if not headers:
             return LogAppendInfo(-1, -1, -1, self.log_start_offset)
         self._disk_health.check()  # for a duplicate too: the first append may be lost
-        if headers[0][10] >= 0:
+        if headers[0].producer_id >= 0:
             duplicate = self._producers.check(headers[0], validated.data, origin)
             if duplicate is not None:
                 return LogAppendInfo(
@@ -131,7 +131,7 @@ class Log(LocalLog):
             )
         data = memoryview(buffer)[: last.end_position]
         if len(data) <= self._config.segment_bytes:
-            self._append(data, len(data), headers, max(header[9] for header in headers), now_ms)
+            self._append(data, len(data), headers, max(header.max_timestamp for header in headers), now_ms)
         else:
             for header in headers:
                 batch = data[header.position : header.end_position]
@@ -152,7 +152,7 @@ class Log(LocalLog):
         if max_timestamp > active.roll_above_ms or not active.has_room(size_bytes, last_offset):
             is_full = not active.has_room(size_bytes, last_offset)
             if active.size and (is_full or active.is_too_old(max_timestamp, now_ms)):
-                active = self.roll(now_ms, headers[0][1])
+                active = self.roll(now_ms, headers[0].base_offset)
         try:
             active.append(data, headers)
         except OSError as error:
@@ -160,11 +160,11 @@ class Log(LocalLog):
         self.log_end_offset = last_offset + 1
         position = 0
         for header in headers:
-            if header[10] >= 0:
+            if header.producer_id >= 0:
                 aborted = self._producers.update(header, data, position)
                 if aborted is not None:
                     active.add_aborted(aborted)
-            position += header[2]
+            position += header.size_bytes
         if last[3] != self.epochs.latest:
             for header in headers:
                 self._update_epochs(header)

@@ -211,16 +211,16 @@ def _validate_compressed_in_place(
 
 
 def _result(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> ValidatedRecords:
-    last_offset, max_timestamp = header[1] + header[7], header[9]
+    last_offset, max_timestamp = header.base_offset + header.last_offset_delta, header.max_timestamp
     return ValidatedRecords(
         data,
         [header],
-        header[1],
+        header.base_offset,
         last_offset,
         max_timestamp,
         last_offset if max_timestamp != -1 else -1,
         append_time_ms,
-        header[13],
+        header.count,
     )
 
 

@@ -66,7 +66,7 @@ class ProducerStateManager:
 
         Returns the transaction that it aborted, if any.
         """
-        if not header[6] & CONTROL_BIT:
+        if not header.attributes & CONTROL_BIT:
             self.states.update(header)
             return None
         marker = _read_marker(header, data, position)

@@ -116,11 +116,11 @@ class ProducerStates:
 
         Raises OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
         """
-        producer = self._producers.get(header[10])
+        producer = self._producers.get(header.producer_id)
         if producer is None:
             return None
-        first = header[12]
-        if header[11] == producer[1]:
+        first = header.base_sequence
+        if header.producer_epoch == producer[1]:
             batches = producer[5]
             last = batches[-1][1] if batches else NO_SEQUENCE
             if first != last + 1 and (first != 0 or last != SEQUENCE_MAX):

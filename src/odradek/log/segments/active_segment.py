@@ -158,12 +158,12 @@ class ActiveSegment(LogSegment):
             self.log_file.truncate(position)
             raise
         if position == 0:
-            self._set_first_timestamp(headers[0][9])
+            self._set_first_timestamp(headers[0].max_timestamp)
         indexes, offsets, positions = self._indexes, self.tail_offsets, self.tail_positions
         for header in headers:
-            size_bytes = header[2]
-            last_offset = header[1] + header[7]
-            indexes.add(last_offset, header[9], position, size_bytes)
+            size_bytes = header.size_bytes
+            last_offset = header.base_offset + header.last_offset_delta
+            indexes.add(last_offset, header.max_timestamp, position, size_bytes)
             offsets.append(last_offset)
             positions.append(position)
             position += size_bytes
