@@ -45,7 +45,7 @@ def known(offsets: dict[bytes, int], latest_offset: int = 100) -> OffsetMap:
     return keys
 
 
-def sifted(
+def filter_plain(
     log: bytes, keys: OffsetMap, kept_last: Iterable[int] = (), now_ms: int = NOW
 ) -> tuple[bytes, FilterResult]:
     out = bytearray()
@@ -53,7 +53,7 @@ def sifted(
     return bytes(out), counts
 
 
-def sift_one(data: bytes, keys: OffsetMap, **given: Any) -> bytes | None:
+def filter_single(data: bytes, keys: OffsetMap, **overrides: Any) -> bytes | None:
     options = {
         "discard_records": False,
         "keep_empty": False,
@@ -62,7 +62,7 @@ def sift_one(data: bytes, keys: OffsetMap, **given: Any) -> bytes | None:
         "delete_retention_ms": RETENTION,
     }
     (header,) = codec.read_headers(data)
-    return filter_batch(data, header, keys, **(options | given))
+    return filter_batch(data, header, keys, **(options | overrides))
 
 
 def learn_all(log: bytes, keys: OffsetMap, from_offset: int, count_max: int) -> bool:
@@ -87,7 +87,7 @@ def filter_log(log: bytes, keys: OffsetMap, now_ms: int = NOW) -> bytes:
         if header is None:
             return bytes(out)
         single = log[position : header.end_position]
-        out += sift_one(single, keys, now_ms=now_ms) or b""
+        out += filter_single(single, keys, now_ms=now_ms) or b""
         position = header.end_position
 
 
@@ -250,7 +250,7 @@ def test_put_and_filter_stop_at_a_batch_that_is_not_plain(special: bytes) -> Non
     plain = batch((b"a", b"0"))
     keys = OffsetMap(2, SEED)
     assert keys.put_batches(plain + special, 0, 0, 2) == len(plain)
-    out, counts = sifted(plain + special, keys)
+    out, counts = filter_plain(plain + special, keys)
     assert counts.position == len(plain)
     assert out == plain
 
@@ -260,20 +260,20 @@ def test_put_and_filter_stop_at_a_batch_that_is_not_plain(special: bytes) -> Non
 
 def test_records_above_the_latest_offset_are_retained_even_without_key() -> None:
     data = batch((b"a", b"1"), (None, b"2"), (None, b"3"), (b"a", b"4"), base_offset=10)
-    out, counts = sifted(data, known({b"a": 20}, 20))
+    out, counts = filter_plain(data, known({b"a": 20}, 20))
     assert out == b""
     assert counts.keyless_dropped == 2
     keys = OffsetMap(1, SEED)
     keys.put(b"a", 11)
-    out, counts = sifted(data, keys)
+    out, counts = filter_plain(data, keys)
     assert [record.offset for record in codec.decode(out)] == [12, 13]
     assert counts.keyless_dropped == 1
 
 
 def test_unchanged_batch_is_copied() -> None:
     data = batch((b"a", b"1"), (b"b", b"2"))
-    assert sifted(data, known({b"a": 0, b"b": 1}))[0] == data
-    assert sifted(data, known({}))[0] == data
+    assert filter_plain(data, known({b"a": 0, b"b": 1}))[0] == data
+    assert filter_plain(data, known({}))[0] == data
 
 
 def test_changed_batch_keeps_offset_range_producer_and_leader_epoch() -> None:
@@ -285,7 +285,7 @@ def test_changed_batch_keeps_offset_range_producer_and_leader_epoch() -> None:
         producer_epoch=2,
         base_sequence=30,
     )
-    out, _ = sifted(data, known({b"a": 50, b"c": 50, b"d": 50}))
+    out, _ = filter_plain(data, known({b"a": 50, b"c": 50, b"d": 50}))
     before, after = only_header(data), only_header(out)
     changed = {"size_bytes", "crc", "count", "base_timestamp", "max_timestamp"}
     assert {name for name in before._fields if getattr(before, name) != getattr(after, name)} == changed
@@ -295,14 +295,14 @@ def test_changed_batch_keeps_offset_range_producer_and_leader_epoch() -> None:
 
 def test_changed_batch_keeps_log_append_time() -> None:
     data = batch((b"a", b"1"), (b"b", b"2"), append_time_ms=T + 99)
-    out, _ = sifted(data, known({b"b": 50}))
+    out, _ = filter_plain(data, known({b"b": 50}))
     assert only_header(out).max_timestamp == T + 99
     assert [record.timestamp for record in codec.decode(out)] == [T + 99]
 
 
 def test_retained_tombstone_sets_the_delete_horizon_and_no_timestamp_changes() -> None:
     data = batch((b"a", b"1"), (b"b", None), (b"c", b"3"))
-    out, counts = sifted(data, known({b"a": 0, b"b": 1, b"c": 2}))
+    out, counts = filter_plain(data, known({b"a": 0, b"b": 1, b"c": 2}))
     header = only_header(out)
     assert header.attributes == DELETE_HORIZON_BIT
     assert header.delete_horizon_ms == NOW + RETENTION
@@ -314,8 +314,8 @@ def test_retained_tombstone_sets_the_delete_horizon_and_no_timestamp_changes() -
 def test_delete_horizon_is_set_once_and_applied() -> None:
     data = batch((b"a", b"1"), (b"b", None), delete_horizon_ms=NOW)
     keys = known({b"a": 0, b"b": 1})
-    assert sifted(data, keys, now_ms=NOW - 1)[0] == data
-    out, counts = sifted(data, keys, now_ms=NOW)
+    assert filter_plain(data, keys, now_ms=NOW - 1)[0] == data
+    out, counts = filter_plain(data, keys, now_ms=NOW)
     assert only_header(out).delete_horizon_ms == NOW
     assert codec.decode(out) == codec.decode(data)[:1]
     assert counts.tombstones_kept == 0
@@ -330,19 +330,19 @@ def test_last_batch_of_a_producer_is_retained_as_a_header() -> None:
     fields = {"producer_id": 5, "producer_epoch": 2, "base_sequence": 30, "leader_epoch": 7}
     data = batch((b"a", b"1"), (b"a", None), base_offset=10, delete_horizon_ms=NOW, **fields)
     keys = known({b"a": 50})
-    assert sifted(data, keys)[0] == b""
-    assert sifted(data, keys, [10, 12])[0] == b""
-    out, counts = sifted(data, keys, [3, 11, 12])
+    assert filter_plain(data, keys)[0] == b""
+    assert filter_plain(data, keys, [10, 12])[0] == b""
+    out, counts = filter_plain(data, keys, [3, 11, 12])
     before, after = only_header(data), only_header(out)
     assert after == before._replace(size_bytes=61, crc=after.crc, attributes=0, base_timestamp=-1, count=0)
     assert after.last_sequence == 31
     assert (counts.batches_kept, counts.records_kept, counts.bytes_kept) == (1, 0, 61)
-    assert sifted(out, keys, [11])[0] == out
-    assert sifted(out, keys)[0] == b""
+    assert filter_plain(out, keys, [11])[0] == out
+    assert filter_plain(out, keys)[0] == b""
 
 
 def test_empty_batch_without_producer_is_not_retained() -> None:
-    assert sifted(batch((b"a", b"1")), known({b"a": 50}), [0])[0] == b""
+    assert filter_plain(batch((b"a", b"1")), known({b"a": 50}), [0])[0] == b""
 
 
 def test_filter_result_has_counts_and_index_entries() -> None:
@@ -384,14 +384,14 @@ def test_flipped_bit_is_never_put_copied_or_given_a_valid_crc(compression: Compr
         bad = bytearray(good)
         bad[position] ^= 0x10
         keys = OffsetMap(9, SEED)
-        with pytest.raises(BrokerError) as refusal:
+        with pytest.raises(BrokerError) as caught:
             learn_all(bytes(bad) + other, keys, 0, 9)
-        assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
         assert keys.count == 0
         for latest in (-1, 100):
-            with pytest.raises(BrokerError) as refusal:
+            with pytest.raises(BrokerError) as caught:
                 filter_log(bytes(bad), known({b"a": 50}, latest))
-            assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
+            assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_batches_before_a_corrupt_one_are_put_but_not_output() -> None:
@@ -412,12 +412,12 @@ def test_corrupt_message_is_rejected(magic: int) -> None:
     data = bytearray(write_message_set([Record(0, T, b"a", b"1")], magic, Compression.NONE))
     data[-1] ^= 1
     keys = known({})
-    with pytest.raises(BrokerError) as refusal:
+    with pytest.raises(BrokerError) as caught:
         learn_all(bytes(data), keys, 0, 9)
-    assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
-    with pytest.raises(BrokerError) as refusal:
-        sift_one(bytes(data), keys)
-    assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(BrokerError) as caught:
+        filter_single(bytes(data), keys)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 # ---- special batches ----
@@ -426,21 +426,21 @@ def test_corrupt_message_is_rejected(magic: int) -> None:
 @pytest.mark.parametrize("compression", list(Compression)[1:])
 def test_compressed_batch_keeps_its_codec(compression: Compression) -> None:
     data = batch((b"a", b"1"), (b"b", None), (b"c", b"3"), base_offset=10, compression=compression)
-    out = sift_one(data, known({b"a": 50, b"b": 11, b"c": 12}))
+    out = filter_single(data, known({b"a": 50, b"b": 11, b"c": 12}))
     assert out is not None
     assert codec.decode(out) == codec.decode(data)[1:]
     header = only_header(out)
     assert header.compression is compression
     assert (header.base_offset, header.last_offset) == (10, 12)
     assert header.delete_horizon_ms == NOW + RETENTION
-    assert sift_one(out, known({b"c": 12})) == out
+    assert filter_single(out, known({b"c": 12})) == out
 
 
 def test_empty_compressed_batch_becomes_an_uncompressed_header_or_nothing() -> None:
     data = batch((b"a", b"1"), compression=Compression.ZSTD, producer_id=4, producer_epoch=0, base_sequence=1)
     keys = known({b"a": 50})
-    assert sift_one(data, keys) is None
-    out = sift_one(data, keys, keep_empty=True)
+    assert filter_single(data, keys) is None
+    out = filter_single(data, keys, keep_empty=True)
     assert out is not None
     assert (only_header(out).attributes, only_header(out).count, len(out)) == (0, 0, 61)
 
@@ -448,9 +448,9 @@ def test_empty_compressed_batch_becomes_an_uncompressed_header_or_nothing() -> N
 def test_records_of_an_aborted_transaction_are_discarded() -> None:
     data = batch((b"a", b"1"), transactional=True, producer_id=4, producer_epoch=0, base_sequence=1)
     keys = known({}, -1)
-    assert sift_one(data, keys) == data
-    assert sift_one(data, keys, discard_records=True) is None
-    out = sift_one(data, keys, discard_records=True, keep_empty=True)
+    assert filter_single(data, keys) == data
+    assert filter_single(data, keys, discard_records=True) is None
+    out = filter_single(data, keys, discard_records=True, keep_empty=True)
     assert out is not None
     assert only_header(out).is_transactional
     assert only_header(out).count == 0
@@ -465,15 +465,15 @@ def test_marker_is_retained_until_its_transaction_is_empty_and_its_delete_horizo
         base_offset=8,
     )
     keys = known({})
-    assert sift_one(marker, keys) == marker
-    marked = sift_one(marker, keys, marker_of_empty_transaction=True)
+    assert filter_single(marker, keys) == marker
+    marked = filter_single(marker, keys, marker_of_empty_transaction=True)
     assert marked is not None
     header = only_header(marked)
     assert header.is_control
     assert header.delete_horizon_ms == NOW + RETENTION
     assert codec.decode(marked) == codec.decode(marker)
-    assert sift_one(marked, keys, marker_of_empty_transaction=True, now_ms=NOW + 1) == marked
-    assert sift_one(marked, keys, discard_records=True) is None
+    assert filter_single(marked, keys, marker_of_empty_transaction=True, now_ms=NOW + 1) == marked
+    assert filter_single(marked, keys, discard_records=True) is None
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -510,7 +510,7 @@ def test_messages_keep_their_magic(magic: int, compression: Compression) -> None
 def test_messages_keep_log_append_time() -> None:
     records = [Record(0, T, b"a", b"1"), Record(1, T, b"b", b"2")]
     data = write_message_set(records, 1, Compression.GZIP, append_time_ms=T)
-    out = sift_one(data, known({b"a": 50}))
+    out = filter_single(data, known({b"a": 50}))
     assert out == write_message_set(records[1:], 1, Compression.GZIP, append_time_ms=T)
 
 
@@ -521,21 +521,21 @@ def test_lock_is_released_and_a_map_in_use_cannot_be_changed() -> None:
     """While one thread puts batches, another one runs and cannot change the map."""
     log = batch(*((b"%d" % index, bytes(1000)) for index in range(1000))) * 30
     keys = COMPILED.OffsetMap(2000, SEED)
-    refused = Event()
+    rejected = Event()
 
     def put_batches() -> None:
         for _ in range(1000):
             keys.put_batches(log, 0, 0, 2000)
-            if refused.is_set():
+            if rejected.is_set():
                 break
 
     worker = Thread(target=put_batches)
     worker.start()
-    while worker.is_alive() and not refused.is_set():
+    while worker.is_alive() and not rejected.is_set():
         try:
             keys.put(b"0", 0)
         except RuntimeError:
-            refused.set()
+            rejected.set()
     worker.join()
-    assert refused.is_set()
+    assert rejected.is_set()
     keys.put(b"0", 0)

@@ -127,9 +127,9 @@ def test_filter_batches_is_equal(
             bytes(shift) + log, shift, offsets, last, NOW, retention, outputs[-1]
         )
 
-    sifted = equal_outcome(filter_batches)
+    result = equal_outcome(filter_batches)
     assert outputs[0] == outputs[1]
-    if not isinstance(sifted, tuple):
+    if not isinstance(result, tuple):
         assert outputs[0] == b"before"
 
 

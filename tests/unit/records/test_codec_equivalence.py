@@ -38,8 +38,8 @@ def batches(draw: st.DrawFn) -> bytes:
         control=draw(st.sampled_from([False, False, True])),
         append_time_ms=draw(st.none() | st.integers(0, 2**42)),
     )
-    for timestamp, key, value, given_headers in draw(rows):
-        builder.append(timestamp, key, value, given_headers)
+    for timestamp, key, value, record_headers in draw(rows):
+        builder.append(timestamp, key, value, record_headers)
     return builder.build()
 
 
@@ -144,9 +144,9 @@ def test_headers_are_equal(parts: list[bytes], tail: bytes, position: int) -> No
 
 
 @given(st.integers(0, 1), st.sampled_from(list(Compression)[:4]), rows, st.binary(max_size=20))
-def test_headers_of_messages_are_equal(magic: int, kind: Compression, given_rows: Any, tail: bytes) -> None:
+def test_headers_of_messages_are_equal(magic: int, kind: Compression, source_rows: Any, tail: bytes) -> None:
     builder = BatchBuilder()
-    for timestamp, key, value, _ in given_rows:
+    for timestamp, key, value, _ in source_rows:
         builder.append(timestamp, key, value)
     records = codec.decode(builder.build())
     data = write_message_set(records, magic, kind) + tail
@@ -245,10 +245,10 @@ def test_random_bytes_have_equal_outcomes(data: bytes, count: int) -> None:
 
 
 @given(rows, st.none() | st.integers(0, 2**40))
-def test_appended_records_are_equal(given_rows: Any, base_timestamp: int | None) -> None:
+def test_appended_records_are_equal(source_rows: Any, base_timestamp: int | None) -> None:
     def gather(implementation: SimpleNamespace) -> Any:
         buffer = implementation.BatchBuffer(base_timestamp)
-        sizes = [buffer.append(*row) for row in given_rows]
+        sizes = [buffer.append(*row) for row in source_rows]
         state = (buffer.count, buffer.last_offset_delta, buffer.base_timestamp, buffer.max_timestamp)
         assert buffer.size_bytes == len(buffer.records()) == sizes[-1]
         return sizes, state, buffer.records()
@@ -353,10 +353,10 @@ def test_headers_and_records_are_tuples(implementation: SimpleNamespace) -> None
 
 
 @given(rows, st.sampled_from(list(Compression)))
-def test_build_and_decode_round_trip(given_rows: Any, kind: Compression) -> None:
+def test_build_and_decode_round_trip(source_rows: Any, kind: Compression) -> None:
     builder = BatchBuilder(50, compression=kind)
-    for row in given_rows:
+    for row in source_rows:
         builder.append(*row)
     decoded = codec.decode(builder.build())
-    assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in decoded] == given_rows
-    assert [r.offset for r in decoded] == list(range(50, 50 + len(given_rows)))
+    assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in decoded] == source_rows
+    assert [r.offset for r in decoded] == list(range(50, 50 + len(source_rows)))

@@ -125,7 +125,7 @@ def test_batches_of_other_clients_are_decoded_and_validated(
     data = write(magic, kind)
     assert codec.decode(data) == rows(magic)
     assert all(codec.has_valid_crc(data, header) for header in codec.read_headers(data))
-    taken = validate_and_assign_offsets(
+    validated = validate_and_assign_offsets(
         memoryview(bytearray(data)),
         next_offset=100,
         leader_epoch=0,
@@ -133,7 +133,7 @@ def test_batches_of_other_clients_are_decoded_and_validated(
         rules=AppendRules(),
         produce_version=2 if magic < 2 else 9,
     )
-    assert codec.decode(taken.data) == [row._replace(offset=100 + row.offset) for row in rows(magic)]
+    assert codec.decode(validated.data) == [row._replace(offset=100 + row.offset) for row in rows(magic)]
 
 
 @pytest.mark.parametrize(("magic", "kind"), FORMATS)

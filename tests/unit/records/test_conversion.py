@@ -60,10 +60,10 @@ def produce(data: bytes, rules: AppendRules | None = None) -> ValidatedRecords:
     )
 
 
-def refusal(data: bytes, rules: AppendRules | None = None) -> BrokerError:
-    with pytest.raises(BrokerError) as refused:
+def error_of(data: bytes, rules: AppendRules | None = None) -> BrokerError:
+    with pytest.raises(BrokerError) as caught:
         produce(data, rules)
-    return refused.value
+    return caught.value
 
 
 # ---- up ----
@@ -72,17 +72,17 @@ def refusal(data: bytes, rules: AppendRules | None = None) -> BrokerError:
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
 def test_messages_are_converted_to_one_batch(magic: int, kind: Compression) -> None:
-    taken = produce(write_message_set(ROWS, magic, kind))
-    (header,) = taken.headers
+    validated = produce(write_message_set(ROWS, magic, kind))
+    (header,) = validated.headers
     assert (header.magic, header.count, header.leader_epoch) == (2, 3, 7)
     assert header.compression is kind
-    assert codec.has_valid_crc(taken.data, header)
+    assert codec.has_valid_crc(validated.data, header)
     times = [-1, -1, -1] if magic == 0 else [NOW, NOW + 7, NOW + 3]
-    assert codec.decode(taken.data) == [
+    assert codec.decode(validated.data) == [
         Record(100 + row.offset, time, row.key, row.value) for row, time in zip(ROWS, times, strict=True)
     ]
-    assert taken.max_timestamp == max(times)
-    assert (taken.first_offset, taken.last_offset, taken.record_count) == (100, 102, 3)
+    assert validated.max_timestamp == max(times)
+    assert (validated.first_offset, validated.last_offset, validated.record_count) == (100, 102, 3)
 
 
 @pytest.mark.parametrize("magic", MAGICS)
@@ -91,17 +91,17 @@ def test_messages_are_converted_to_one_batch(magic: int, kind: Compression) -> N
 def test_converted_batch_has_the_topics_compression_type(
     magic: int, kind: Compression, target: Compression
 ) -> None:
-    taken = produce(write_message_set(ROWS, magic, kind), AppendRules(compression=target))
-    assert taken.headers[0].compression is target
-    assert [record.key for record in codec.decode(taken.data)] == [b"a", b"b", b""]
+    validated = produce(write_message_set(ROWS, magic, kind), AppendRules(compression=target))
+    assert validated.headers[0].compression is target
+    assert [record.key for record in codec.decode(validated.data)] == [b"a", b"b", b""]
 
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
 def test_log_append_time_replaces_timestamps(magic: int, kind: Compression) -> None:
-    taken = produce(write_message_set(ROWS, magic, kind), AppendRules(timestamp_type=APPEND_TIME))
-    assert {record.timestamp for record in codec.decode(taken.data)} == {NOW}
-    assert taken.append_time_ms == taken.max_timestamp == NOW
+    validated = produce(write_message_set(ROWS, magic, kind), AppendRules(timestamp_type=APPEND_TIME))
+    assert {record.timestamp for record in codec.decode(validated.data)} == {NOW}
+    assert validated.append_time_ms == validated.max_timestamp == NOW
 
 
 @pytest.mark.parametrize("magic", MAGICS)
@@ -129,24 +129,24 @@ def test_produce_3_rejects_messages() -> None:
 def test_message_above_max_message_bytes_as_a_batch_is_too_large() -> None:
     data = message(1, b"1")
     assert len(data) < 60
-    assert refusal(data, AppendRules(message_bytes_max=60)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(data, AppendRules(message_bytes_max=60)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_message_above_max_message_bytes_is_too_large(magic: int) -> None:
     data = message(magic, bytes(200))
-    assert refusal(data, AppendRules(message_bytes_max=150)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(data, AppendRules(message_bytes_max=150)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_wrong_crc_is_corrupt(magic: int) -> None:
     data = bytearray(message(magic, b"value"))
     data[-1] ^= 1
-    assert refusal(bytes(data)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(bytes(data)).code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_magic_0_message_below_14_bytes_is_corrupt() -> None:
-    assert refusal(bytes(8) + (13).to_bytes(4, "big") + bytes(13)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(bytes(8) + (13).to_bytes(4, "big") + bytes(13)).code is ErrorCode.CORRUPT_MESSAGE
     assert produce(message(0, None, key=None)).record_count == 1
 
 
@@ -157,7 +157,7 @@ def shortest(magic: int) -> bytes:
 
 
 def test_magic_1_message_below_22_bytes_is_corrupt() -> None:
-    assert refusal(shortest(1)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(shortest(1)).code is ErrorCode.CORRUPT_MESSAGE
     assert produce(shortest(0)).record_count == 1
 
 
@@ -166,46 +166,46 @@ def test_field_beyond_the_message_is_invalid(magic: int) -> None:
     data = bytearray(message(magic, b"value", key=b"key"))
     data[21 + 8 * magic] = 0x7F
     data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
-    assert refusal(bytes(data)).code is ErrorCode.INVALID_RECORD
+    assert error_of(bytes(data)).code is ErrorCode.INVALID_RECORD
     data[21 + 8 * magic] = 3 + 4 + 3
     data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
-    assert refusal(bytes(data)).code is ErrorCode.INVALID_RECORD
+    assert error_of(bytes(data)).code is ErrorCode.INVALID_RECORD
 
 
 def test_mixed_magics_are_rejected() -> None:
-    assert refusal(message(1, b"1") + message(0, b"2")).code is ErrorCode.INVALID_RECORD
+    assert error_of(message(1, b"1") + message(0, b"2")).code is ErrorCode.INVALID_RECORD
     builder = BatchBuilder()
     builder.append(NOW, b"k", b"v")
-    assert refusal(message(1, b"1") + builder.build()).code is ErrorCode.INVALID_RECORD
+    assert error_of(message(1, b"1") + builder.build()).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
 def test_compacted_topic_rejects_messages_without_keys(magic: int, kind: Compression) -> None:
     rows = [ROWS[0], ROWS[1]._replace(key=None), ROWS[2]]
-    refused = refusal(write_message_set(rows, magic, kind), AppendRules(compacted=True))
-    assert refused.code is ErrorCode.INVALID_RECORD
-    assert isinstance(refused, RecordValidationError)
+    error = error_of(write_message_set(rows, magic, kind), AppendRules(compacted=True))
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert isinstance(error, RecordValidationError)
     # Uncompressed messages are a set of one each.
-    assert [index for index, _ in refused.record_errors] == [1 if kind else 0]
+    assert [index for index, _ in error.record_errors] == [1 if kind else 0]
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_timestamps_of_messages_must_be_in_range(kind: Compression) -> None:
     rules = AppendRules(timestamp_after_max_ms=5)
-    assert refusal(write_message_set(ROWS, 1, kind), rules).code is ErrorCode.INVALID_TIMESTAMP
+    assert error_of(write_message_set(ROWS, 1, kind), rules).code is ErrorCode.INVALID_TIMESTAMP
     assert produce(write_message_set(ROWS, 0, kind), rules).record_count == 3
 
 
 def test_timestamp_before_the_epoch_is_rejected() -> None:
-    assert refusal(message(1, b"v", timestamp=-7)).code is ErrorCode.INVALID_TIMESTAMP
+    assert error_of(message(1, b"v", timestamp=-7)).code is ErrorCode.INVALID_TIMESTAMP
     assert produce(message(1, b"v", timestamp=-1)).max_timestamp == -1
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_log_append_time_of_a_client_is_rejected(kind: Compression) -> None:
     data = write_message_set(ROWS, 1, kind, NOW)
-    assert refusal(data, AppendRules(timestamp_type=APPEND_TIME)).code is ErrorCode.INVALID_TIMESTAMP
+    assert error_of(data, AppendRules(timestamp_type=APPEND_TIME)).code is ErrorCode.INVALID_TIMESTAMP
 
 
 # ---- wrappers ----
@@ -232,7 +232,7 @@ def test_wrapper_offset_0_leaves_inner_offsets_unchanged() -> None:
 
 
 def test_wrapper_offset_below_its_last_message_is_invalid() -> None:
-    assert refusal(wrapper(1, inner(1), offset=1)).code is ErrorCode.INVALID_RECORD
+    assert error_of(wrapper(1, inner(1), offset=1)).code is ErrorCode.INVALID_RECORD
 
 
 def test_wrapper_with_create_time_keeps_inner_timestamps() -> None:
@@ -263,7 +263,7 @@ def test_malformed_wrappers_are_rejected(magic: int) -> None:
         (nested + nested, ErrorCode.INVALID_RECORD),
         (message(magic, b"v") + nested, ErrorCode.INVALID_RECORD),
     ):
-        assert refusal(data).code is code
+        assert error_of(data).code is code
 
 
 @pytest.mark.parametrize("magic", MAGICS)
@@ -276,7 +276,7 @@ def test_truncated_inner_message_is_ignored(magic: int) -> None:
 def test_decompression_bomb_in_a_wrapper_is_too_large(magic: int, kind: Compression) -> None:
     data = wrapper(magic, message(magic, bytes(3_000_000)), bits=kind)
     rules = AppendRules(decompressed_bytes_max=1_000_000)
-    assert refusal(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 # ---- down ----
@@ -292,22 +292,22 @@ def batch(kind: Compression = Compression.NONE, **fields: Any) -> bytes:
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
 def test_down_conversion_keeps_offsets_keys_and_values(magic: int, kind: Compression) -> None:
-    made = down_convert(batch(kind), magic, 0)
-    headers = codec.read_headers(made)
+    converted = down_convert(batch(kind), magic, 0)
+    headers = codec.read_headers(converted)
     assert {header.magic for header in headers} == {magic}
     assert len(headers) == (1 if kind else 3)
-    assert all(codec.has_valid_crc(made, header) for header in headers)
+    assert all(codec.has_valid_crc(converted, header) for header in headers)
     times = [-1, -1, -1] if magic == 0 else [row.timestamp for row in ROWS]
-    assert codec.decode(made) == [
+    assert codec.decode(converted) == [
         Record(100 + row.offset, time, row.key, row.value) for row, time in zip(ROWS, times, strict=True)
     ]
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_down_conversion_keeps_log_append_time(kind: Compression) -> None:
-    made = down_convert(batch(kind, append_time_ms=NOW + 99), 1, 0)
-    assert all(header.timestamp_type is APPEND_TIME for header in codec.read_headers(made))
-    assert {record.timestamp for record in codec.decode(made)} == {NOW + 99}
+    converted = down_convert(batch(kind, append_time_ms=NOW + 99), 1, 0)
+    assert all(header.timestamp_type is APPEND_TIME for header in codec.read_headers(converted))
+    assert {record.timestamp for record in codec.decode(converted)} == {NOW + 99}
 
 
 def test_down_converted_wrapper_has_the_max_timestamp() -> None:

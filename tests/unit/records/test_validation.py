@@ -74,7 +74,7 @@ def enclosed(records: bytes, count: int, kind: Compression) -> bytes:
     return build_batch(header, compress(kind, records))
 
 
-def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> ValidatedRecords:
+def validate(data: bytes, rules: AppendRules | None = None, **options: Any) -> ValidatedRecords:
     given_rules = AppendRules() if rules is None else rules
     return validate_and_assign_offsets(
         memoryview(bytearray(data)),
@@ -82,24 +82,24 @@ def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) ->
         leader_epoch=7,
         now_ms=NOW,
         rules=given_rules,
-        **circumstances,
+        **options,
     )
 
 
-def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> BrokerError:
+def error_of(data: bytes, rules: AppendRules | None = None, **options: Any) -> BrokerError:
     buffer = bytearray(data)
     given_rules = AppendRules() if rules is None else rules
-    with pytest.raises(BrokerError) as refused:
+    with pytest.raises(BrokerError) as caught:
         validate_and_assign_offsets(
             memoryview(buffer),
             next_offset=100,
             leader_epoch=7,
             now_ms=NOW,
             rules=given_rules,
-            **circumstances,
+            **options,
         )
     assert buffer == data
-    return refused.value
+    return caught.value
 
 
 # ---- what is accepted ----
@@ -107,12 +107,12 @@ def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any)
 
 def test_uncompressed_batch_is_patched_in_its_buffer() -> None:
     buffer = memoryview(bytearray(batch()))
-    taken = validate_and_assign_offsets(
+    validated = validate_and_assign_offsets(
         buffer, next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
     )
-    assert taken.data is buffer
+    assert validated.data is buffer
     assert [record.offset for record in codec.decode(buffer)] == [100, 101, 102]
-    (header,) = taken.headers
+    (header,) = validated.headers
     assert header == codec.read_headers(buffer)[0]
     assert (header.base_offset, header.leader_epoch, header.count) == (100, 7, 3)
     assert codec.has_valid_crc(buffer, header)
@@ -120,19 +120,19 @@ def test_uncompressed_batch_is_patched_in_its_buffer() -> None:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_result_summarizes_the_batch(kind: Compression) -> None:
-    taken = take(batch(compression=kind))
-    assert (taken.first_offset, taken.last_offset, taken.record_count) == (100, 102, 3)
-    assert taken.max_timestamp == NOW + 2
-    assert taken.offset_of_max_timestamp == 102
-    assert taken.append_time_ms == -1
+    validated = validate(batch(compression=kind))
+    assert (validated.first_offset, validated.last_offset, validated.record_count) == (100, 102, 3)
+    assert validated.max_timestamp == NOW + 2
+    assert validated.offset_of_max_timestamp == 102
+    assert validated.append_time_ms == -1
 
 
 def test_offset_of_max_timestamp_is_the_last_offset_of_the_batch() -> None:
     builder = BatchBuilder()
     for timestamp in (NOW, NOW + 50, NOW + 10):
         builder.append(timestamp, b"k", b"v")
-    taken = take(builder.build())
-    assert (taken.max_timestamp, taken.offset_of_max_timestamp) == (NOW + 50, 102)
+    validated = validate(builder.build())
+    assert (validated.max_timestamp, validated.offset_of_max_timestamp) == (NOW + 50, 102)
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -140,17 +140,17 @@ def test_records_without_timestamps_have_no_offset_of_max_timestamp(kind: Compre
     builder = BatchBuilder(compression=kind)
     builder.append(-1, b"k", b"v")
     rules = AppendRules(timestamp_before_max_ms=1, timestamp_after_max_ms=1)
-    taken = take(builder.build(), rules)
-    assert (taken.max_timestamp, taken.offset_of_max_timestamp) == (-1, -1)
+    validated = validate(builder.build(), rules)
+    assert (validated.max_timestamp, validated.offset_of_max_timestamp) == (-1, -1)
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_read_only_buffer_is_copied(kind: Compression) -> None:
     data = batch(compression=kind)
-    taken = validate_and_assign_offsets(
+    validated = validate_and_assign_offsets(
         memoryview(data), next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
     )
-    assert codec.decode(taken.data)[0].offset == 100
+    assert codec.decode(validated.data)[0].offset == 100
     assert codec.decode(data)[0].offset == 0
 
 
@@ -160,72 +160,74 @@ def test_read_only_buffer_is_copied(kind: Compression) -> None:
     st.lists(st.tuples(st.integers(-1, NOW), st.none() | st.binary(max_size=9)), min_size=1, max_size=6),
 )
 def test_validation_in_place_equals_validation_with_conversion(
-    kind: Compression, stamped: bool, rows: Any
+    kind: Compression, append_time: bool, rows: Any
 ) -> None:
     builder = BatchBuilder(producer_id=3, producer_epoch=1, base_sequence=4)
     for timestamp, value in rows:
         builder.append(timestamp, b"k", value)
-    rules = AppendRules(timestamp_type=TimestampType(stamped))
-    quick = take(builder.build(), rules)
+    rules = AppendRules(timestamp_type=TimestampType(append_time))
+    quick = validate(builder.build(), rules)
     # Bytes after the batch make the buffer unusual; they are cut off.
-    long = take(builder.build() + b"tail", rules)
+    long = validate(builder.build() + b"tail", rules)
     assert bytes(quick.data) == bytes(long.data)
     assert quick.headers == long.headers
-    other = take(builder.build(), AppendRules(timestamp_type=TimestampType(stamped), compression=kind))
+    other = validate(
+        builder.build(), AppendRules(timestamp_type=TimestampType(append_time), compression=kind)
+    )
     assert codec.decode(other.data) == codec.decode(quick.data)
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_trailing_bytes_are_dropped(kind: Compression) -> None:
     data = batch(compression=kind)
-    assert len(take(data + data[:30]).data) == len(data)
+    assert len(validate(data + data[:30]).data) == len(data)
 
 
 # ---- the outside of a batch ----
 
 
 def test_size_below_the_smallest_message_is_corrupt() -> None:
-    assert refusal(changed(batch(), 8, 13, 4)).code is ErrorCode.CORRUPT_MESSAGE
-    assert refusal(changed(batch(), 8, -1, 4)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(changed(batch(), 8, 13, 4)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(changed(batch(), 8, -1, 4)).code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_batch_smaller_than_its_header_is_corrupt() -> None:
     data = changed(batch()[:60], 8, 48, 4, keep_crc=True)
-    assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(data).code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("magic", [3, 9, 0x80, 0xFF])
 def test_unknown_magic_is_corrupt(magic: int) -> None:
-    assert refusal(changed(batch(), 16, magic, 1)).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(changed(batch(), 16, magic, 1)).code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_wrong_crc_is_corrupt(kind: Compression) -> None:
     data = batch(compression=kind)
-    assert refusal(data[:-1] + bytes([data[-1] ^ 1])).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(data[:-1] + bytes([data[-1] ^ 1])).code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_crc_is_checked_before_the_records() -> None:
     data = batch()[:-20] + bytes([0xFF]) * 20
-    assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(data).code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_produced_batch_must_have_base_offset_0() -> None:
     data = changed(batch(), 0, 5, 8, keep_crc=True)
-    assert refusal(data).code is ErrorCode.INVALID_RECORD
-    assert take(data, origin=AppendOrigin.COORDINATOR).first_offset == 100
+    assert error_of(data).code is ErrorCode.INVALID_RECORD
+    assert validate(data, origin=AppendOrigin.COORDINATOR).first_offset == 100
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_batch_above_max_message_bytes_is_too_large(kind: Compression) -> None:
     data = batch(compression=kind)
-    assert refusal(data, AppendRules(message_bytes_max=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
-    assert take(data, AppendRules(message_bytes_max=len(data))).record_count == 3
+    assert error_of(data, AppendRules(message_bytes_max=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(data, AppendRules(message_bytes_max=len(data))).record_count == 3
 
 
 def test_size_is_checked_before_the_crc() -> None:
     data = changed(batch(), 17, 1, 4, keep_crc=True)
-    assert refusal(data, AppendRules(message_bytes_max=70)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(data, AppendRules(message_bytes_max=70)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_batch_above_max_message_bytes_after_conversion_is_too_large() -> None:
@@ -233,36 +235,36 @@ def test_batch_above_max_message_bytes_after_conversion_is_too_large() -> None:
     builder.append(NOW, b"k", bytes(5000))
     rules = AppendRules(compression=Compression.NONE, message_bytes_max=1000)
     assert len(builder.build()) < 1000
-    assert refusal(builder.build(), rules).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(builder.build(), rules).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
 def test_unknown_codec_id_is_unsupported(codec_id: int) -> None:
-    assert refusal(changed(batch(), 21, codec_id, 2)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert error_of(changed(batch(), 21, codec_id, 2)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 # ---- what a request may carry ----
 
 
 def test_produce_3_needs_a_batch() -> None:
-    assert refusal(b"", produce_version=3).code is ErrorCode.INVALID_RECORD
-    assert refusal(batch()[:50], produce_version=3).code is ErrorCode.INVALID_RECORD
+    assert error_of(b"", produce_version=3).code is ErrorCode.INVALID_RECORD
+    assert error_of(batch()[:50], produce_version=3).code is ErrorCode.INVALID_RECORD
 
 
 def test_produce_below_3_may_be_empty() -> None:
-    taken = take(b"", produce_version=2)
-    assert (taken.headers, taken.first_offset, taken.record_count) == ([], -1, 0)
+    validated = validate(b"", produce_version=2)
+    assert (validated.headers, validated.first_offset, validated.record_count) == ([], -1, 0)
 
 
 @pytest.mark.parametrize("version", [2, 3, 11])
 def test_two_batches_are_rejected(version: int) -> None:
-    assert refusal(batch() + batch(), produce_version=version).code is ErrorCode.INVALID_RECORD
+    assert error_of(batch() + batch(), produce_version=version).code is ErrorCode.INVALID_RECORD
 
 
 def test_zstd_needs_produce_7() -> None:
     data = batch(compression=Compression.ZSTD)
-    assert refusal(data, produce_version=6).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert take(data, produce_version=7).record_count == 3
+    assert error_of(data, produce_version=6).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert validate(data, produce_version=7).record_count == 3
 
 
 # ---- what a client may write ----
@@ -270,7 +272,7 @@ def test_zstd_needs_produce_7() -> None:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_control_batch_of_a_client_is_rejected(kind: Compression) -> None:
-    assert refusal(batch(control=True, compression=kind)).code is ErrorCode.INVALID_RECORD
+    assert error_of(batch(control=True, compression=kind)).code is ErrorCode.INVALID_RECORD
 
 
 def marker() -> bytes:
@@ -288,8 +290,8 @@ def marker() -> bytes:
 def test_coordinator_and_replication_may_write_uncompressed_markers(
     origin: AppendOrigin, target: Compression | None
 ) -> None:
-    taken = take(marker(), AppendRules(compression=target, compacted=True), origin=origin)
-    (header,) = taken.headers
+    validated = validate(marker(), AppendRules(compression=target, compacted=True), origin=origin)
+    (header,) = validated.headers
     assert header.is_control
     assert header.codec_id == 0
     assert header.base_offset == 100
@@ -297,23 +299,23 @@ def test_coordinator_and_replication_may_write_uncompressed_markers(
 
 def test_producer_id_needs_a_sequence() -> None:
     data = batch(producer_id=5, producer_epoch=0, base_sequence=-1)
-    assert refusal(data).code is ErrorCode.INVALID_RECORD
-    assert take(data, origin=AppendOrigin.COORDINATOR).record_count == 3
+    assert error_of(data).code is ErrorCode.INVALID_RECORD
+    assert validate(data, origin=AppendOrigin.COORDINATOR).record_count == 3
 
 
 def test_producer_id_needs_an_epoch() -> None:
-    assert refusal(batch(producer_id=5, base_sequence=0)).code is ErrorCode.INVALID_RECORD
+    assert error_of(batch(producer_id=5, base_sequence=0)).code is ErrorCode.INVALID_RECORD
 
 
 def test_transactional_batch_needs_a_producer_id() -> None:
-    assert refusal(batch(transactional=True)).code is ErrorCode.INVALID_RECORD
+    assert error_of(batch(transactional=True)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("target", [None, *CODECS])
 def test_producer_fields_are_kept(transactional: bool, target: Compression | None) -> None:
     data = batch(producer_id=5, producer_epoch=2, base_sequence=9, transactional=transactional)
-    header = take(data, AppendRules(compression=target)).headers[0]
+    header = validate(data, AppendRules(compression=target)).headers[0]
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 9)
     assert header.is_transactional is transactional
     assert header.last_sequence == 11
@@ -327,14 +329,14 @@ def test_producer_fields_are_kept(transactional: bool, target: Compression | Non
 )
 @pytest.mark.parametrize("kind", [Compression.NONE, Compression.LZ4])
 def test_count_and_last_offset_delta_must_match(position: int, value: int, kind: Compression) -> None:
-    assert refusal(changed(batch(compression=kind), position, value, 4)).code is ErrorCode.INVALID_RECORD
+    assert error_of(changed(batch(compression=kind), position, value, 4)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("count", [2, 4])
 def test_record_count_must_match(kind: Compression, count: int) -> None:
     data = changed(changed(batch(compression=kind), 57, count, 4), 23, count - 1, 4)
-    assert refusal(data).code is ErrorCode.INVALID_RECORD
+    assert error_of(data).code is ErrorCode.INVALID_RECORD
 
 
 MALFORMED = {
@@ -361,32 +363,32 @@ MALFORMED = {
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("fault", MALFORMED)
 def test_malformed_record_is_invalid(fault: str, kind: Compression) -> None:
-    assert refusal(enclosed(MALFORMED[fault], 1, kind)).code is ErrorCode.INVALID_RECORD
+    assert error_of(enclosed(MALFORMED[fault], 1, kind)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_unusual_valid_records_are_accepted(kind: Compression) -> None:
     longer_numbers = b"\x9a\0\x7f\x80\0\x80\0\xfe\xff\xff\xff\x0f\2v\0"
     for record in (b"\x10\0\0\0\2k\2v\0", b"\x0c\0\0\0\1\1\0", b"\x10\x7f\0\0\2k\2v\0"):
-        assert take(enclosed(record, 1, kind)).record_count == 1
-    assert refusal(enclosed(longer_numbers, 1, kind)).code is ErrorCode.INVALID_RECORD
+        assert validate(enclosed(record, 1, kind)).record_count == 1
+    assert error_of(enclosed(longer_numbers, 1, kind)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
 def test_malformed_compressed_records_are_invalid(kind: Compression) -> None:
     header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
     for content in (b"", b"this is no stream", compress(kind, bytes(500))[:-5]):
-        assert refusal(build_batch(header, content)).code is ErrorCode.INVALID_RECORD
+        assert error_of(build_batch(header, content)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
 def test_header_errors_take_precedence_over_compression_errors(kind: Compression) -> None:
     header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
     data = build_batch(header, b"this is no stream")
-    assert refusal(changed(data, 17, 1, 4, keep_crc=True)).code is ErrorCode.CORRUPT_MESSAGE
-    assert "control" in str(refusal(changed(data, 21, 0x20 | kind, 2)))
-    assert "base offset of a produced batch must be 0" in str(refusal(changed(data, 0, 5, 8, keep_crc=True)))
-    assert "decompressed" in str(refusal(data))
+    assert error_of(changed(data, 17, 1, 4, keep_crc=True)).code is ErrorCode.CORRUPT_MESSAGE
+    assert "control" in str(error_of(changed(data, 21, 0x20 | kind, 2)))
+    assert "base offset of a produced batch must be 0" in str(error_of(changed(data, 0, 5, 8, keep_crc=True)))
+    assert "decompressed" in str(error_of(data))
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
@@ -396,8 +398,8 @@ def test_decompression_bomb_is_too_large(kind: Compression) -> None:
     data = builder.build()
     assert len(data) < 400_000
     rules = AppendRules(decompressed_bytes_max=2_000_000)
-    assert refusal(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
-    assert take(data, AppendRules(decompressed_bytes_max=4_000_000)).record_count == 1
+    assert error_of(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(data, AppendRules(decompressed_bytes_max=4_000_000)).record_count == 1
 
 
 # ---- rules of the topic ----
@@ -408,11 +410,11 @@ def test_compacted_topic_rejects_records_without_keys(kind: Compression) -> None
     builder = BatchBuilder(compression=kind)
     for key in (b"k", None, b"", None):
         builder.append(NOW, key, b"v")
-    refused = refusal(builder.build(), AppendRules(compacted=True))
-    assert refused.code is ErrorCode.INVALID_RECORD
-    assert isinstance(refused, RecordValidationError)
-    assert [index for index, _ in refused.record_errors] == [1, 3]
-    assert take(builder.build()).record_count == 4
+    error = error_of(builder.build(), AppendRules(compacted=True))
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert isinstance(error, RecordValidationError)
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert validate(builder.build()).record_count == 4
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -425,67 +427,67 @@ def test_timestamps_must_be_in_range(kind: Compression, timestamp: int, fits: bo
     builder.append(NOW, b"k", b"v")
     builder.append(timestamp, b"k", b"v")
     if fits:
-        assert take(builder.build(), rules).record_count == 2
+        assert validate(builder.build(), rules).record_count == 2
         return
-    refused = refusal(builder.build(), rules)
-    assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordValidationError)
-    assert [index for index, _ in refused.record_errors] == [1]
+    error = error_of(builder.build(), rules)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, RecordValidationError)
+    assert [index for index, _ in error.record_errors] == [1]
 
 
 def test_one_bad_timestamp_makes_the_error_invalid_timestamp() -> None:
     builder = BatchBuilder()
     builder.append(NOW, None, b"v")
     builder.append(NOW - 100, b"k", b"v")
-    refused = refusal(builder.build(), AppendRules(compacted=True, timestamp_before_max_ms=10))
-    assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordValidationError)
-    assert [index for index, _ in refused.record_errors] == [0, 1]
+    error = error_of(builder.build(), AppendRules(compacted=True, timestamp_before_max_ms=10))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, RecordValidationError)
+    assert [index for index, _ in error.record_errors] == [0, 1]
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_log_append_time_replaces_timestamps_without_range_check(kind: Compression) -> None:
     rules = AppendRules(timestamp_type=APPEND_TIME, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
-    taken = take(batch(timestamp=NOW - 1000, compression=kind), rules)
-    assert taken.append_time_ms == taken.max_timestamp == NOW
-    assert taken.offset_of_max_timestamp == 102
-    (header,) = taken.headers
+    validated = validate(batch(timestamp=NOW - 1000, compression=kind), rules)
+    assert validated.append_time_ms == validated.max_timestamp == NOW
+    assert validated.offset_of_max_timestamp == 102
+    (header,) = validated.headers
     assert header.timestamp_type is APPEND_TIME
-    assert codec.has_valid_crc(taken.data, header)
-    assert {record.timestamp for record in codec.decode(taken.data)} == {NOW}
+    assert codec.has_valid_crc(validated.data, header)
+    assert {record.timestamp for record in codec.decode(validated.data)} == {NOW}
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_wrong_max_timestamp_is_corrected(kind: Compression) -> None:
-    taken = take(changed(batch(compression=kind), 35, NOW + 9999, 8))
-    assert taken.max_timestamp == taken.headers[0].max_timestamp == NOW + 2
-    assert codec.has_valid_crc(taken.data, taken.headers[0])
+    validated = validate(changed(batch(compression=kind), 35, NOW + 9999, 8))
+    assert validated.max_timestamp == validated.headers[0].max_timestamp == NOW + 2
+    assert codec.has_valid_crc(validated.data, validated.headers[0])
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_log_append_time_of_a_client_is_rejected_on_a_log_append_time_topic(kind: Compression) -> None:
     data = batch(append_time_ms=NOW, compression=kind)
-    refused = refusal(data, AppendRules(timestamp_type=APPEND_TIME))
-    assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordValidationError)
-    assert [index for index, _ in refused.record_errors] == [0, 1, 2]
-    refused = refusal(batch(append_time_ms=-1, compression=kind))
-    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    error = error_of(data, AppendRules(timestamp_type=APPEND_TIME))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, RecordValidationError)
+    assert [index for index, _ in error.record_errors] == [0, 1, 2]
+    error = error_of(batch(append_time_ms=-1, compression=kind))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_log_append_time_of_a_client_is_cleared_on_a_create_time_topic(kind: Compression) -> None:
-    taken = take(batch(append_time_ms=NOW - 5, compression=kind))
-    assert taken.headers[0].timestamp_type is TimestampType.CREATE_TIME
-    assert taken.headers[0].max_timestamp == NOW - 5
-    assert codec.has_valid_crc(taken.data, taken.headers[0])
+    validated = validate(batch(append_time_ms=NOW - 5, compression=kind))
+    assert validated.headers[0].timestamp_type is TimestampType.CREATE_TIME
+    assert validated.headers[0].max_timestamp == NOW - 5
+    assert codec.has_valid_crc(validated.data, validated.headers[0])
 
 
 def test_missing_keys_are_reported_in_a_batch_with_log_append_time() -> None:
-    refused = refusal(
+    error = error_of(
         batch(append_time_ms=NOW, keyless=True), AppendRules(timestamp_type=APPEND_TIME, compacted=True)
     )
-    assert refused.code is ErrorCode.INVALID_RECORD
+    assert error.code is ErrorCode.INVALID_RECORD
 
 
 def test_reported_record_errors_are_limited() -> None:
@@ -493,17 +495,17 @@ def test_reported_record_errors_are_limited() -> None:
     builder = BatchBuilder()
     for _ in range(count):
         builder.append(NOW, None, None)
-    refused = refusal(builder.build(), AppendRules(compacted=True))
-    assert isinstance(refused, RecordValidationError)
-    assert len(refused.record_errors) == RECORD_ERRORS_MAX
+    error = error_of(builder.build(), AppendRules(compacted=True))
+    assert isinstance(error, RecordValidationError)
+    assert len(error.record_errors) == RECORD_ERRORS_MAX
 
 
 def test_timestamp_range_saturates_at_int64() -> None:
     builder = BatchBuilder()
     builder.append(INT64_MAX, b"k", b"v")
-    assert take(builder.build()).max_timestamp == INT64_MAX
-    refused = refusal(builder.build(), AppendRules(timestamp_after_max_ms=5))
-    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    assert validate(builder.build()).max_timestamp == INT64_MAX
+    error = error_of(builder.build(), AppendRules(timestamp_after_max_ms=5))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("source", CODECS)
@@ -511,11 +513,11 @@ def test_timestamp_range_saturates_at_int64() -> None:
 def test_batch_is_recompressed_to_the_topics_compression_type(
     source: Compression, target: Compression
 ) -> None:
-    taken = take(batch(compression=source), AppendRules(compression=target))
-    (header,) = taken.headers
+    validated = validate(batch(compression=source), AppendRules(compression=target))
+    (header,) = validated.headers
     assert header.compression is target
-    assert codec.has_valid_crc(taken.data, header)
-    assert [(r.offset, r.timestamp, r.headers) for r in codec.decode(taken.data)] == [
+    assert codec.has_valid_crc(validated.data, header)
+    assert [(r.offset, r.timestamp, r.headers) for r in codec.decode(validated.data)] == [
         (100 + index, NOW + index, (("h", b"x"),)) for index in range(3)
     ]
 
@@ -531,8 +533,8 @@ def test_batch_is_recompressed_to_the_topics_compression_type(
     ],
 )
 def test_topics_compression_level_is_used(target: Compression, level: int) -> None:
-    taken = take(batch(), AppendRules(compression=target, compression_level=level))
-    assert len(codec.decode(taken.data)) == 3
+    validated = validate(batch(), AppendRules(compression=target, compression_level=level))
+    assert len(codec.decode(validated.data)) == 3
 
 
 # ---- replicated data ----
@@ -564,16 +566,16 @@ def test_batch_above_the_work_limits_is_left_unchanged(kind: Compression) -> Non
     data = bytearray(enclosed_record(bytes(EVENT_LOOP_LIMITS.decompressed_bytes_max), kind))
     before = bytes(data)
     with pytest.raises(WorkLimitExceeded):
-        take_in_place(data, limits=EVENT_LOOP_LIMITS)
+        validate_in_buffer(data, limits=EVENT_LOOP_LIMITS)
     assert bytes(data) == before
-    assert take_in_place(data, limits=WORKER_LIMITS).record_count == 1
+    assert validate_in_buffer(data, limits=WORKER_LIMITS).record_count == 1
 
 
 def test_batch_above_the_decompression_config_is_rejected_under_any_work_limits() -> None:
     data = enclosed_record(bytes(5000), Compression.ZSTD)
     for limits in (EVENT_LOOP_LIMITS, WORKER_LIMITS, NO_LIMITS):
         with pytest.raises(BrokerError) as caught:
-            take(data, AppendRules(decompressed_bytes_max=4000), limits=limits)
+            validate(data, AppendRules(decompressed_bytes_max=4000), limits=limits)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -581,21 +583,23 @@ def test_batch_above_the_decompression_config_is_rejected_under_any_work_limits(
 def test_size_alone_can_exceed_the_work_limits(rules: AppendRules) -> None:
     data = batch(50)
     with pytest.raises(WorkLimitExceeded):
-        take(data, rules, limits=WorkLimits(len(data) - 1, 1 << 20, 1 << 20))
+        validate(data, rules, limits=WorkLimits(len(data) - 1, 1 << 20, 1 << 20))
     worked = WorkLimits(1 << 20, len(data) - 1, 1 << 20)
     if rules.compression is None:
-        assert take(data, rules, limits=worked).record_count == 50
+        assert validate(data, rules, limits=worked).record_count == 50
     else:
         with pytest.raises(WorkLimitExceeded):
-            take(data, rules, limits=worked)
+            validate(data, rules, limits=worked)
 
 
 def test_messages_count_against_the_conversion_limit() -> None:
     records = codec.decode(batch(50))
     data = write_message_set(records, 1, Compression.NONE, None)
     with pytest.raises(WorkLimitExceeded):
-        take(data, produce_version=2, limits=WorkLimits(1 << 20, len(data) - 1, 1 << 20))
-    assert take(data, produce_version=2, limits=WorkLimits(1 << 20, len(data), 1 << 20)).record_count == 50
+        validate(data, produce_version=2, limits=WorkLimits(1 << 20, len(data) - 1, 1 << 20))
+    assert (
+        validate(data, produce_version=2, limits=WorkLimits(1 << 20, len(data), 1 << 20)).record_count == 50
+    )
 
 
 @given(
@@ -632,8 +636,8 @@ def enclosed_record(value: bytes, kind: Compression) -> bytes:
     return builder.build()
 
 
-def take_in_place(data: bytearray, **circumstances: Any) -> ValidatedRecords:
+def validate_in_buffer(data: bytearray, **options: Any) -> ValidatedRecords:
     rules = AppendRules(message_bytes_max=1 << 30)
     return validate_and_assign_offsets(
-        data, next_offset=100, leader_epoch=7, now_ms=NOW, rules=rules, **circumstances
+        data, next_offset=100, leader_epoch=7, now_ms=NOW, rules=rules, **options
     )

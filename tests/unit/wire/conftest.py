@@ -165,11 +165,11 @@ def field_values(name: str, field: Field, version: int, special: Special) -> st.
             if isinstance(of, Field)
             else structures(of, version, special)
         )
-        found = st.lists(one, max_size=2)
+        strategy = st.lists(one, max_size=2)
     else:
         narrowed = special(name, field)
-        found = plain_values(field) if narrowed is None else narrowed
-    return st.none() | found if field.is_nullable_in(version) else found
+        strategy = plain_values(field) if narrowed is None else narrowed
+    return st.none() | strategy if field.is_nullable_in(version) else strategy
 
 
 def structures(cls: Any, version: int, special: Special = lambda name, field: None) -> st.SearchStrategy[Any]:

@@ -66,12 +66,12 @@ def filled(
 
 @given(rows, st.sampled_from([100, 300, 1 << 20]), st.booleans())
 def test_implementations_encode_equal_bytes_and_reject_the_same_records(
-    given_rows: list[Any], capacity: int, pooled: bool
+    source_rows: list[Any], capacity: int, pooled: bool
 ) -> None:
     seen = []
     for implementation in IMPLEMENTATIONS:
         batch = implementation.ProducerBatch("t", 0, capacity, 5, bytearray(capacity) if pooled else None)
-        taken = [batch.append(*row) is not None for row in given_rows]
+        taken = [batch.append(*row) is not None for row in source_rows]
         state = (batch.count, batch.size_bytes, batch.base_timestamp, batch.max_timestamp, batch.is_open)
         plain = bytes(batch.plain_records())
         seen.append((taken, state, plain, bytes(batch.finish(TRANSACTIONAL_BIT, 7, 2, 40))))
@@ -80,9 +80,9 @@ def test_implementations_encode_equal_bytes_and_reject_the_same_records(
     assert state[1] == len(sent) == BATCH_OVERHEAD + len(plain)
     assert taken[0]
     decoded = codec.decode(sent)
-    kept = [row for row, fits in zip(given_rows, taken, strict=True) if fits]
+    kept = [row for row, fits in zip(source_rows, taken, strict=True) if fits]
     assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in decoded] == [
-        (timestamp, key, value, list(given_headers or [])) for timestamp, key, value, given_headers in kept
+        (timestamp, key, value, list(headers or [])) for timestamp, key, value, headers in kept
     ]
     (header,) = codec.read_headers(sent)
     assert codec.has_valid_crc(sent, header)
@@ -153,10 +153,10 @@ def test_sealed_batch_rejects_records(implementation: SimpleNamespace) -> None:
 
 
 def test_record_size_upper_bound(implementation: SimpleNamespace) -> None:
-    given_headers = [("name", b"value"), ("other", None)]
-    bound = implementation.record_size_upper_bound(bytes(300), memoryview(bytes(70_000)), given_headers)
+    headers = [("name", b"value"), ("other", None)]
+    bound = implementation.record_size_upper_bound(bytes(300), memoryview(bytes(70_000)), headers)
     batch = implementation.ProducerBatch("t", 0, BATCH_OVERHEAD + bound, 0, bytearray(BATCH_OVERHEAD + bound))
-    batch.append(2**62, bytes(300), bytes(70_000), given_headers)
+    batch.append(2**62, bytes(300), bytes(70_000), headers)
     assert batch.size_bytes <= BATCH_OVERHEAD + bound
     assert implementation.record_size_upper_bound(None, None) < 40
 
@@ -326,7 +326,7 @@ def test_delivery_is_awaitable(implementation: SimpleNamespace) -> None:
 
 
 @given(st.data(), rows)
-def test_split_keeps_records_and_their_deliveries(data: st.DataObject, given_rows: list[Any]) -> None:
+def test_split_keeps_records_and_their_deliveries(data: st.DataObject, source_rows: list[Any]) -> None:
     capacity = data.draw(st.integers(0, 400))
     second_capacity = data.draw(st.integers(0, 200))
     seen = []
@@ -336,7 +336,7 @@ def test_split_keeps_records_and_their_deliveries(data: st.DataObject, given_row
         batch = implementation.ProducerBatch("t", 0, 1 << 20, 5, None, waiter)
         deliveries = [
             batch.append(*row, lambda metadata, _, n=n, calls=calls: calls.append((n, metadata.offset)))
-            for n, row in enumerate(given_rows)
+            for n, row in enumerate(source_rows)
         ]
         batch.attempts, batch.tag = 3, "tag"
         parts = batch.split(capacity)
@@ -350,16 +350,15 @@ def test_split_keeps_records_and_their_deliveries(data: st.DataObject, given_row
         offset = 1_000
         for part in parts:
             sent.append(bytes(part.finish(0, -1, -1, -1)))
-            assert batch.outcome(0, len(given_rows)) == (offset - 1_000, 0, None)
+            assert batch.outcome(0, len(source_rows)) == (offset - 1_000, 0, None)
             part.complete(offset)
             offset += part.count
         assert [delivery.result().offset for delivery in deliveries] == list(range(1_000, offset))
-        assert calls == [(n, 1_000 + n) for n in range(len(given_rows))]
-        assert batch.outcome(0, len(given_rows)) == (len(given_rows), 0, None)
+        assert calls == [(n, 1_000 + n) for n in range(len(source_rows))]
+        assert batch.outcome(0, len(source_rows)) == (len(source_rows), 0, None)
         records = [record for part in sent for record in codec.decode(part)]
         assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in records] == [
-            (timestamp, key, value, list(given_headers or []))
-            for timestamp, key, value, given_headers in given_rows
+            (timestamp, key, value, list(headers or [])) for timestamp, key, value, headers in source_rows
         ]
         seen.append(sent)
     assert seen[0] == seen[1]

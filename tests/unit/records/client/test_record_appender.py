@@ -37,17 +37,17 @@ class Fallback:
 def opened(
     implementation: SimpleNamespace, partitions: int = 3, *, capacity: int = 4096, **options: Any
 ) -> tuple[Any, Fallback, list[Any]]:
-    slow = Fallback()
-    appender = implementation.RecordAppender(slow, lambda: NOW, **options)
+    fallback = Fallback()
+    appender = implementation.RecordAppender(fallback, lambda: NOW, **options)
     appender.set_topic("t", partitions)
     batches = [implementation.ProducerBatch("t", partition, capacity, NOW) for partition in range(partitions)]
     for batch in batches:
         appender.set_open_batch(batch)
     appender.set_sticky("t", 1)
-    return appender, slow, batches
+    return appender, fallback, batches
 
 
-def sent(batch: Any) -> list[Any]:
+def decoded(batch: Any) -> list[Any]:
     return codec.decode(batch.finish(0, -1, -1, -1)) if batch.count else []
 
 
@@ -77,13 +77,13 @@ def test_partition_count_must_be_positive(implementation: SimpleNamespace) -> No
 
 
 def test_partition_is_explicit_or_by_key_or_sticky(implementation: SimpleNamespace) -> None:
-    appender, slow, batches = opened(implementation)
+    appender, fallback, batches = opened(implementation)
     assert appender.send("t", b"given", b"21", None, 2).partition == 2
     assert appender.send("t", b"keyed", b"21").partition == implementation.partition_for_key(b"21", 3)
     assert appender.send("t", b"sticky").partition == 1
     assert appender.send("t", value=b"named", headers=[("h", b"x")], timestamp_ms=5).timestamp == 5
-    assert slow.calls == []
-    records = [record for batch in batches for record in sent(batch)]
+    assert fallback.calls == []
+    records = [record for batch in batches for record in decoded(batch)]
     assert {record.value for record in records} == {b"given", b"keyed", b"sticky", b"named"}
     assert {record.timestamp for record in records} == {NOW, 5}
     assert [record.headers for record in records if record.value == b"named"] == [(("h", b"x"),)]
@@ -121,15 +121,15 @@ def test_default_clock_is_the_systems(implementation: SimpleNamespace) -> None:
 def test_other_arguments_go_to_the_fallback_unchanged(
     implementation: SimpleNamespace, arguments: tuple[Any, ...]
 ) -> None:
-    appender, slow, batches = opened(implementation)
+    appender, fallback, batches = opened(implementation)
     batches[0].append(1, None, b"first", None)
     assert appender.send(*arguments) == "fallback"
-    assert slow.calls == [arguments]
+    assert fallback.calls == [arguments]
     assert [batch.count for batch in batches] == [1, 0, 0]
 
 
 def test_closed_batches_and_paused_appender_use_the_fallback(implementation: SimpleNamespace) -> None:
-    appender, slow, batches = opened(implementation)
+    appender, fallback, batches = opened(implementation)
     batches[0].seal()
     appender.clear_open_batch("t", 2)
     appender.clear_open_batch("t", 9)
@@ -143,7 +143,7 @@ def test_closed_batches_and_paused_appender_use_the_fallback(implementation: Sim
     appender.forget_topic("t")
     appender.forget_topic("t")
     assert appender.open_batch("t", 1) is None
-    assert len(slow.calls) == 4
+    assert len(fallback.calls) == 4
 
 
 def test_set_topic_keeps_open_batches(implementation: SimpleNamespace) -> None:
@@ -182,7 +182,7 @@ def test_sticky_bytes(implementation: SimpleNamespace) -> None:
 
 
 def test_sticky_schedule_advances_by_bytes(implementation: SimpleNamespace) -> None:
-    appender, slow, batches = opened(implementation)
+    appender, fallback, batches = opened(implementation)
     appender.set_sticky_schedule("t", [2, 2, 0], 250)
     for _ in range(12):
         appender.send("t", bytes(90))
@@ -193,7 +193,7 @@ def test_sticky_schedule_advances_by_bytes(implementation: SimpleNamespace) -> N
         appender.send("t", bytes(90))
     assert batches[0].count == 9
     assert appender.advance_sticky("t") == -1
-    assert slow.calls == []
+    assert fallback.calls == []
 
 
 @pytest.mark.parametrize("call", ["send_many", "append_columns"])
@@ -202,13 +202,13 @@ def test_sticky_schedule_advances_within_a_call(implementation: SimpleNamespace,
     appender.set_sticky_schedule("t", [2, 1], 250)
     values = [bytes(90)] * 9
     if call == "send_many":
-        done, touched = appender.send_many("t", values)
+        done, ranges = appender.send_many("t", values)
     else:
         ends = array("i", range(0, 90 * 10, 90))
         column = implementation.BytesColumn(9, 0, None, ends, b"".join(values))
-        done, touched = appender.append_columns("t", implementation.RecordColumns(9, column), None, 0, 9)
+        done, ranges = appender.append_columns("t", implementation.RecordColumns(9, column), None, 0, 9)
     assert done == 9
-    assert touched == [(batches[1], 0, 6), (batches[2], 0, 3)]
+    assert ranges == [(batches[1], 0, 6), (batches[2], 0, 3)]
 
 
 def test_advance_sticky_and_reset(implementation: SimpleNamespace) -> None:
@@ -235,10 +235,10 @@ def test_advance_sticky_and_reset(implementation: SimpleNamespace) -> None:
 def test_ignore_keys_and_explicit_partitions_only(implementation: SimpleNamespace) -> None:
     appender, _, _ = opened(implementation, ignore_keys=True)
     assert {appender.send("t", b"v", b"key %d" % n).partition for n in range(20)} == {1}
-    only_given, slow, _ = opened(implementation, explicit_partitions_only=True)
-    assert only_given.send("t", b"v", b"key") == only_given.send("t", b"v") == "fallback"
-    assert only_given.send("t", b"v", b"key", None, 2).partition == 2
-    assert len(slow.calls) == 2
+    explicit_only, fallback, _ = opened(implementation, explicit_partitions_only=True)
+    assert explicit_only.send("t", b"v", b"key") == explicit_only.send("t", b"v") == "fallback"
+    assert explicit_only.send("t", b"v", b"key", None, 2).partition == 2
+    assert len(fallback.calls) == 2
 
 
 def test_send_callbacks_are_called(implementation: SimpleNamespace) -> None:
@@ -267,37 +267,38 @@ values = st.lists(st.none() | st.binary(max_size=30) | st.just("text"), max_size
 
 @given(values, st.data())
 def test_send_many_equals_single_sends_up_to_the_first_fallback(
-    given_values: list[Any], data: st.DataObject
+    record_values: list[Any], data: st.DataObject
 ) -> None:
-    size = len(given_values)
+    size = len(record_values)
     keys = data.draw(st.none() | st.lists(st.none() | st.binary(max_size=6), min_size=size, max_size=size))
     partition = data.draw(st.sampled_from([None, None, 0, 7]))
     start = data.draw(st.integers(0, size))
     capacity = data.draw(st.sampled_from([150, 4096]))
     seen = []
     for implementation in IMPLEMENTATIONS:
-        appender, slow, batches = opened(implementation, capacity=capacity)
+        appender, fallback, batches = opened(implementation, capacity=capacity)
         batches[0].append(1, None, b"before", None)
         before = [batch.count for batch in batches]
-        stopped, touched = appender.send_many("t", given_values, keys, partition, 77, start)
-        single, slow, expected = opened(implementation, capacity=capacity)
+        stopped, ranges = appender.send_many("t", record_values, keys, partition, 77, start)
+        single, fallback, expected = opened(implementation, capacity=capacity)
         expected[0].append(1, None, b"before", None)
         for index in range(start, stopped):
             assert (
-                single.send("t", given_values[index], keys and keys[index], None, partition, 77) != "fallback"
+                single.send("t", record_values[index], keys and keys[index], None, partition, 77)
+                != "fallback"
             )
         if stopped < size:
             assert (
-                single.send("t", given_values[stopped], keys and keys[stopped], None, partition, 77)
+                single.send("t", record_values[stopped], keys and keys[stopped], None, partition, 77)
                 == "fallback"
             )
         assert [bytes(b.plain_records()) for b in batches] == [bytes(b.plain_records()) for b in expected]
         assert appender.sticky_bytes("t") == single.sticky_bytes("t")
-        assert slow.calls == slow.calls[:1]
-        for batch, first, count in touched:
+        assert fallback.calls == fallback.calls[:1]
+        for batch, first, count in ranges:
             assert (first, first + count) == (before[batch.partition], batch.count)
-        assert sum(count for _, _, count in touched) == stopped - start
-        seen.append((stopped, [(b.partition, first, count) for b, first, count in touched]))
+        assert sum(count for _, _, count in ranges) == stopped - start
+        seen.append((stopped, [(b.partition, first, count) for b, first, count in ranges]))
     assert seen[0] == seen[1]
 
 
@@ -313,21 +314,21 @@ def test_send_many_argument_checks(implementation: SimpleNamespace) -> None:
 
 def test_concurrent_sends_and_seals_lose_no_records() -> None:
     """Four threads send while batches are sealed: every record once, in the order of its thread."""
-    taken: list[Any] = []
+    appended: list[Any] = []
     lock = threading.Lock()
 
-    def slow(topic: str, value: bytes, key: bytes | None, *rest: Any) -> Any:
+    def fallback(topic: str, value: bytes, key: bytes | None, *rest: Any) -> Any:
         with lock:
             batch = appender.open_batch(topic, 0)
-            found = None if batch is None else batch.append(5, key, value, None)
-            while found is None:
+            delivery = None if batch is None else batch.append(5, key, value, None)
+            while delivery is None:
                 batch = COMPILED.ProducerBatch(topic, 0, 4096, 0)
-                found = batch.append(5, key, value, None)
-                taken.append(batch)
+                delivery = batch.append(5, key, value, None)
+                appended.append(batch)
                 appender.set_open_batch(batch)
-            return found
+            return delivery
 
-    appender = COMPILED.RecordAppender(slow)
+    appender = COMPILED.RecordAppender(fallback)
     appender.set_topic("t", 1)
     appender.set_sticky("t", 0)
 
@@ -345,12 +346,12 @@ def test_concurrent_sends_and_seals_lose_no_records() -> None:
                 batch.seal()
     for thread in threads:
         thread.join()
-    found: dict[int, list[int]] = {}
-    for batch in taken:
+    numbers_by_thread: dict[int, list[int]] = {}
+    for batch in appended:
         for record in codec.decode(batch.finish(0, -1, -1, -1)):
             name, number = map(int, record.value.split())
-            found.setdefault(name, []).append(number)
-    assert found == {name: list(range(5_000)) for name in range(4)}
+            numbers_by_thread.setdefault(name, []).append(number)
+    assert numbers_by_thread == {name: list(range(5_000)) for name in range(4)}
 
 
 # ---- columns ----
@@ -382,21 +383,21 @@ rows = st.lists(
 )
 
 
-def columns_of(implementation: SimpleNamespace, given_rows: list[Any], wide: bool, offset: int) -> Any:
-    names = [name.encode() for row in given_rows for name, _ in row[3]]
-    header_values = [value for row in given_rows for _, value in row[3]]
+def columns_of(implementation: SimpleNamespace, source_rows: list[Any], wide: bool, offset: int) -> Any:
+    names = [name.encode() for row in source_rows for name, _ in row[3]]
+    header_values = [value for row in source_rows for _, value in row[3]]
     ends = array("q" if wide else "i", [0])
-    for row in given_rows:
+    for row in source_rows:
         ends.append(ends[-1] + len(row[3]))
-    count = len(given_rows) - offset
-    times = array("q", [row[2] or 0 for row in given_rows]).tobytes()
-    validity = bytearray((len(given_rows) + 7) // 8)
-    for index, row in enumerate(given_rows):
+    count = len(source_rows) - offset
+    times = array("q", [row[2] or 0 for row in source_rows]).tobytes()
+    validity = bytearray((len(source_rows) + 7) // 8)
+    for index, row in enumerate(source_rows):
         validity[index >> 3] |= (row[2] is not None) << (index & 7)
     return implementation.RecordColumns(
         count,
-        bytes_column(implementation, [row[0] for row in given_rows], wide=wide, offset=offset),
-        bytes_column(implementation, [row[1] for row in given_rows], wide=wide, offset=offset),
+        bytes_column(implementation, [row[0] for row in source_rows], wide=wide, offset=offset),
+        bytes_column(implementation, [row[1] for row in source_rows], wide=wide, offset=offset),
         implementation.NumbersColumn(count, offset, validity, times, 8),
         implementation.HeadersColumn(
             count,
@@ -411,39 +412,39 @@ def columns_of(implementation: SimpleNamespace, given_rows: list[Any], wide: boo
 
 
 @given(rows, st.booleans(), st.data())
-def test_append_columns_encodes_rows(given_rows: list[Any], wide: bool, data: st.DataObject) -> None:
-    offset = data.draw(st.integers(0, len(given_rows) - 1))
-    start = data.draw(st.integers(0, len(given_rows) - offset))
+def test_append_columns_encodes_rows(source_rows: list[Any], wide: bool, data: st.DataObject) -> None:
+    offset = data.draw(st.integers(0, len(source_rows) - 1))
+    start = data.draw(st.integers(0, len(source_rows) - offset))
     capacity = data.draw(st.sampled_from([150, 1 << 20]))
-    wanted = given_rows[offset:]
+    expected_rows = source_rows[offset:]
     seen = []
     for implementation in IMPLEMENTATIONS:
-        columns = columns_of(implementation, given_rows, wide, offset)
+        columns = columns_of(implementation, source_rows, wide, offset)
         batch = implementation.ProducerBatch("t", 0, capacity, 0)
-        taken = batch.append_columns(columns, start, len(wanted), NOW)
-        assert taken == len(wanted) - start or capacity == 150
-        assert [(r.value, r.key, r.timestamp, list(r.headers)) for r in sent(batch)] == [
+        appended = batch.append_columns(columns, start, len(expected_rows), NOW)
+        assert appended == len(expected_rows) - start or capacity == 150
+        assert [(r.value, r.key, r.timestamp, list(r.headers)) for r in decoded(batch)] == [
             (value, key, NOW if time is None else time, list(pairs))
-            for value, key, time, pairs in wanted[start : start + taken]
+            for value, key, time, pairs in expected_rows[start : start + appended]
         ]
-        for index, (value, key, time, pairs) in enumerate(wanted):
+        for index, (value, key, time, pairs) in enumerate(expected_rows):
             assert columns.row(index) == (time, key, value, tuple(pairs))
-        seen.append((taken, bytes(batch.plain_records())))
+        seen.append((appended, bytes(batch.plain_records())))
     assert seen[0] == seen[1]
 
 
 @given(rows, st.data())
-def test_append_columns_stops_at_the_first_full_batch(given_rows: list[Any], data: st.DataObject) -> None:
+def test_append_columns_stops_at_the_first_full_batch(source_rows: list[Any], data: st.DataObject) -> None:
     capacity = data.draw(st.sampled_from([150, 1 << 20]))
     given_partitions = data.draw(st.none() | st.lists(st.integers(-1, 3), min_size=20, max_size=20))
     seen = []
     for implementation in IMPLEMENTATIONS:
-        columns = columns_of(implementation, given_rows, False, 0)
+        columns = columns_of(implementation, source_rows, False, 0)
         appender, _, batches = opened(implementation, capacity=capacity)
         partitions = None if given_partitions is None else array("i", given_partitions).tobytes()
-        stopped, touched = appender.append_columns("t", columns, partitions, 0, len(given_rows))
-        assert sum(count for _, _, count in touched) == stopped
-        if stopped < len(given_rows):
+        stopped, ranges = appender.append_columns("t", columns, partitions, 0, len(source_rows))
+        assert sum(count for _, _, count in ranges) == stopped
+        if stopped < len(source_rows):
             partition = -1 if given_partitions is None else given_partitions[stopped]
             full = 1 if partition < 0 else partition
             assert full == 3 or batches[full].count
@@ -451,7 +452,7 @@ def test_append_columns_stops_at_the_first_full_batch(given_rows: list[Any], dat
             (
                 stopped,
                 appender.sticky_bytes("t"),
-                [(batch.partition, first, count) for batch, first, count in touched],
+                [(batch.partition, first, count) for batch, first, count in ranges],
                 [bytes(batch.plain_records()) for batch in batches],
             )
         )
@@ -463,32 +464,34 @@ def test_append_columns_stops_at_the_first_full_batch(given_rows: list[Any], dat
     st.integers(1, 50),
     st.booleans(),
 )
-def test_partitions_for_keys(given_rows: list[Any], count: int, ignore: bool) -> None:
+def test_partitions_for_keys(source_rows: list[Any], count: int, ignore: bool) -> None:
     seen = []
     for implementation in IMPLEMENTATIONS:
-        keys = bytes_column(implementation, [key for key, _ in given_rows])
-        validity = bytearray((len(given_rows) + 7) // 8)
-        for index, (_, number) in enumerate(given_rows):
+        keys = bytes_column(implementation, [key for key, _ in source_rows])
+        validity = bytearray((len(source_rows) + 7) // 8)
+        for index, (_, number) in enumerate(source_rows):
             validity[index >> 3] |= (number is not None) << (index & 7)
-        numbers = array("i", [number or 0 for _, number in given_rows]).tobytes()
-        given_numbers = implementation.NumbersColumn(len(given_rows), 0, validity, numbers, 4)
+        numbers = array("i", [number or 0 for _, number in source_rows]).tobytes()
+        explicit_partitions = implementation.NumbersColumn(len(source_rows), 0, validity, numbers, 4)
         seen.append(
             [
                 memoryview(implementation.partitions_for_keys(keys, count, None, ignore)).cast("i").tolist(),
-                memoryview(implementation.partitions_for_keys(keys, count, given_numbers, ignore))
+                memoryview(implementation.partitions_for_keys(keys, count, explicit_partitions, ignore))
                 .cast("i")
                 .tolist(),
-                memoryview(implementation.partitions_for_keys(None, count, given_numbers)).cast("i").tolist(),
+                memoryview(implementation.partitions_for_keys(None, count, explicit_partitions))
+                .cast("i")
+                .tolist(),
             ]
         )
     assert seen[0] == seen[1]
     assert seen[0][0] == [
         -1 if key is None or ignore else client_producer.partition_for_key(key, count)
-        for key, _ in given_rows
+        for key, _ in source_rows
     ]
     assert all(
-        found == (number if number >= 0 else 2**31 - 1)
-        for found, (_, number) in zip(seen[0][2], given_rows, strict=True)
+        partition == (number if number >= 0 else 2**31 - 1)
+        for partition, (_, number) in zip(seen[0][2], source_rows, strict=True)
         if number is not None
     )
 

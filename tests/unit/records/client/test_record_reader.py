@@ -42,13 +42,13 @@ def implementation(request: pytest.FixtureRequest) -> SimpleNamespace:
 
 
 def values_of(reader: Any, each: int = 100) -> list[Any]:
-    found = []
-    while taken := reader.take(each):
-        found += [record.value for record in taken]
-    return found
+    values = []
+    while records := reader.take(each):
+        values += [record.value for record in records]
+    return values
 
 
-def seen(record: Any) -> tuple[Any, ...]:
+def fields_of(record: Any) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in FIELDS + SIZES)
 
 
@@ -63,14 +63,14 @@ def steps(implementation: SimpleNamespace, data: bytes, sizes: list[int], **opti
                 if as_columns:
                     builder = implementation.ColumnBuilder()
                     count = reader.take_columns(size, builder)
-                    given = [
+                    result = [
                         bytes(part) if not isinstance(part, int | tuple) else part
                         for part in builder.finish()
                     ]
                 else:
-                    taken = reader.take(size)
-                    count = len(taken)
-                    given = [seen(record) for record in taken]
+                    records = reader.take(size)
+                    count = len(records)
+                    result = [fields_of(record) for record in records]
             except RecordCorrupt as error:
                 observed.append(("raises", error.code, reader.next_offset))
                 with pytest.raises(RecordCorrupt):
@@ -78,7 +78,7 @@ def steps(implementation: SimpleNamespace, data: bytes, sizes: list[int], **opti
                 break
             assert count <= size
             observed.append(
-                (given, reader.next_offset, reader.exhausted, reader.has_partial_batch, reader.leader_epoch)
+                (result, reader.next_offset, reader.exhausted, reader.has_partial_batch, reader.leader_epoch)
             )
             if reader.exhausted or not count:
                 break
@@ -119,22 +119,24 @@ def test_random_bytes_have_equal_outcomes(data: bytes, each: list[int]) -> None:
 
 @given(fetches(), st.integers(0, 40))
 def test_reader_returns_all_records_from_the_start_offset(data: bytes, start: int) -> None:
-    wanted = [
+    expected = [
         record
         for header in codec.read_headers(data)
         if not header.is_control
         for record in codec.decode_batch(data, header)
         if record.offset >= start
     ]
-    taken = client_consumer.RecordReader(data, "t", 0, start).take(1000)
-    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken] == [tuple(r) for r in wanted]
+    records = client_consumer.RecordReader(data, "t", 0, start).take(1000)
+    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records] == [
+        tuple(r) for r in expected
+    ]
 
 
 def test_record_has_partition_and_offset(implementation: SimpleNamespace) -> None:
     builder = BatchBuilder(50, leader_epoch=4, append_time_ms=777)
     builder.append(1, None, b"value", [("h", b"x")])
     (record,) = implementation.RecordReader(builder.build(), "orders", 3, 0).take(10)
-    assert seen(record) == (
+    assert fields_of(record) == (
         "orders", 3, 50, 777, TimestampType.LOG_APPEND_TIME, None, b"value", (("h", b"x"),), 4, -1, 5
     )  # fmt: skip
     assert record.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -309,7 +311,7 @@ def put(position: int, value: int, size: int = 4, *, crc: bool = True) -> Callab
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [
         (put(65, 7, 1, crc=False), "CRC"),
         (put(8, 5, crc=False), "size must be >= 14"),
@@ -327,14 +329,14 @@ def put(position: int, value: int, size: int = 4, *, crc: bool = True) -> Callab
     ],
 )
 def test_corrupt_batch_error_has_offset_and_position(
-    implementation: SimpleNamespace, change: Callable[[bytearray], object], why: str
+    implementation: SimpleNamespace, change: Callable[[bytearray], object], message: str
 ) -> None:
     good = batch(20, b"before")
     reader = implementation.RecordReader(good + corrupted(change), "orders", 4, 0)
-    taken = reader.take(1)
-    assert [record.value for record in taken] == [b"before"]
+    records = reader.take(1)
+    assert [record.value for record in records] == [b"before"]
     for _ in range(2):
-        with pytest.raises(RecordCorrupt, match=why) as caught:
+        with pytest.raises(RecordCorrupt, match=message) as caught:
             values_of(reader)
         assert "orders-4: batch at offset" in str(caught.value)
         assert f"byte {len(good)} " in str(caught.value)
@@ -404,20 +406,20 @@ def test_compressed_batches_are_decompressed_one_at_a_time(
 
 def test_concurrent_use_of_a_reader_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call comes while Python code runs in the first: during decompression."""
-    refused: list[str] = []
+    errors: list[str] = []
     original = compiled_consumer.decompress
 
     def meanwhile(*arguments: Any) -> memoryview:
         for again in (lambda: reader.take(1), lambda: reader.take_columns(1, COMPILED.ColumnBuilder())):
             with pytest.raises(ConcurrentUse) as caught:
                 again()
-            refused.append(str(caught.value))
+            errors.append(str(caught.value))
         return original(*arguments)
 
     monkeypatch.setattr(compiled_consumer, "decompress", meanwhile)
     reader = COMPILED.RecordReader(batch(0, b"a", compression=Compression.GZIP), "t", 0, 0)
     assert values_of(reader) == [b"a"]
-    assert len(refused) == 2
+    assert len(errors) == 2
 
 
 def test_columns_of_several_partitions(implementation: SimpleNamespace) -> None:
