@@ -128,7 +128,8 @@ _EXPORTS = {
         *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
     ),
     "odradek.model.acl_operations": ("Operation",),
-    "odradek.records.codec": ("ConsumerRecord", "Delivery"),
+    "odradek.records.client.consumer": ("ConsumerRecord",),
+    "odradek.records.client.producer": ("Delivery",),
 }
 """Exported names by module. The imports above are for type checkers; a test compares the two."""
 
