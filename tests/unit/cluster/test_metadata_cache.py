@@ -166,12 +166,12 @@ partition_news = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0,
 
 @given(st.lists(st.tuples(topic_news, partition_news), max_size=12))
 def test_names_and_ids_are_consistent(
-    news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]],
+    update: list[tuple[dict[str, bytes | None], dict[str, list[int]]]],
 ) -> None:
     cache = MetadataCache()
     model: dict[str, tuple[bytes, set[int]]] = {}
     taken: set[bytes] = set()
-    for topics, partitions in news:
+    for topics, partitions in update:
         delta_topics: dict[str, TopicMetadata | None] = {}
         for name, topic_id in topics.items():
             if topic_id is None:

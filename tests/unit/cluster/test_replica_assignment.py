@@ -92,9 +92,9 @@ def test_added_partitions_skip_a_dead_first_broker() -> None:
     ],
 )
 def test_impossible_assignments_are_rejected(count: int, factor: int, code: ErrorCode) -> None:
-    with pytest.raises(BrokerError) as refused:
+    with pytest.raises(BrokerError) as raised:
         assign_replicas(brokers(1, 2, 3), count, factor, 0, 0)
-    assert refused.value.code is code
+    assert raised.value.code is code
 
 
 def test_assignment_without_brokers_is_rejected() -> None:

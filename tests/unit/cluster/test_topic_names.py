@@ -17,7 +17,7 @@ def test_legal_topic_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         ("", "empty"),
         (".", "'.' is not allowed"),
@@ -31,11 +31,11 @@ def test_legal_topic_names(name: str) -> None:
         ("٣", "other than"),
     ],
 )
-def test_illegal_topic_names_are_rejected(name: str, why: str) -> None:
+def test_illegal_topic_names_are_rejected(name: str, reason: str) -> None:
     assert not is_legal_topic_name(name)
-    with pytest.raises(BrokerError, match=why) as refused:
+    with pytest.raises(BrokerError, match=reason) as raised:
         check_topic_name(name)
-    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize(

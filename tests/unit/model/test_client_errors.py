@@ -10,12 +10,12 @@ from odradek.model.client_errors import (
 from odradek.model.errors import ErrorCode
 
 
-def refused(code: ErrorCode, what: str) -> RequestRefused:
+def request_refused(code: ErrorCode, what: str) -> RequestRefused:
     return RequestRefused(f"{what}: {code.name}", code=code)
 
 
 def test_single_failure_is_reported_without_count() -> None:
-    error = PartialFailure("create topics", {"a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a")})
+    error = PartialFailure("create topics", {"a": request_refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a")})
     assert str(error) == "create topics: topic a: TOPIC_ALREADY_EXISTS"
     assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert not error.retriable
@@ -23,7 +23,7 @@ def test_single_failure_is_reported_without_count() -> None:
 
 def test_partial_failure_keeps_errors_and_results() -> None:
     failures = {
-        "a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a"),
+        "a": request_refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a"),
         "b": ConnectionFailed("topic b: gone"),
     }
     error = PartialFailure("create topics", failures, {"c": 3})
@@ -34,7 +34,7 @@ def test_partial_failure_keeps_errors_and_results() -> None:
 
 
 def test_many_failures_are_summarised() -> None:
-    failures = {index: refused(ErrorCode.NOT_CONTROLLER, f"topic {index}") for index in range(1000)}
+    failures = {index: request_refused(ErrorCode.NOT_CONTROLLER, f"topic {index}") for index in range(1000)}
     error = PartialFailure("create topics", failures)
     assert "and 990 more" in str(error)
     assert len(str(error)) < 1000

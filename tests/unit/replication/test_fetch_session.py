@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: what is read, what is answered, which session goes when there is no room."""
+"""Fetch sessions: contexts, responses, eviction."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ORDERS, BILLS = b"o" * 16, b"b" * 16
 INT32_MAX = 2**31 - 1
 
 
-class Counting:
-    """Chance that counts up: session ids 1, 2, 3 …"""
+class CountingEntropy:
+    """Entropy that counts up: session ids 1, 2, 3 …"""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -48,7 +48,7 @@ class Fetcher:
 
     def __init__(self, slots_max: int = 1000, names: dict[bytes, str] | None = None) -> None:
         self.names = {ORDERS: "orders", BILLS: "bills"} if names is None else names
-        self.sessions = FetchSessionCache(Counting(), self.names.get, slots_max)
+        self.sessions = FetchSessionCache(CountingEntropy(), self.names.get, slots_max)
 
     def open(
         self,
@@ -71,7 +71,7 @@ class Fetcher:
             now_ms=now_ms,
         )
 
-    def begin(
+    def create_session(
         self,
         size: int = 1,
         *,
@@ -79,9 +79,9 @@ class Fetcher:
         now_ms: int = 0,
         entries: Sequence[FetchPartition] = (),
     ) -> int:
-        """Open a session of ``size`` partitions; give its id, or 0."""
-        asked = list(entries) or [entry(partition=n) for n in range(size)]
-        context = self.open(NO_SESSION, INITIAL_SESSION_EPOCH, asked, follower=follower, now_ms=now_ms)
+        """Open a session of ``size`` partitions; return its id, or 0."""
+        requested = list(entries) or [entry(partition=n) for n in range(size)]
+        context = self.open(NO_SESSION, INITIAL_SESSION_EPOCH, requested, follower=follower, now_ms=now_ms)
         return context.update_and_generate_response(
             [result(e) for e in context.partitions], now_ms
         ).session_id
@@ -103,18 +103,18 @@ def result(
     return FetchPartitionData(request, error, watermark, watermark, start, b"x" * size, size)
 
 
-def asked(context: FetchContext) -> list[tuple[bytes, int, int]]:
+def requested(context: FetchContext) -> list[tuple[bytes, int, int]]:
     return [(e.topic_id, e.partition, e.fetch_offset) for e in context.partitions]
 
 
 def test_sessionless_fetch_returns_all_partitions_and_keeps_no_state() -> None:
     fetcher = Fetcher()
     context = fetcher.open(NO_SESSION, FINAL_SESSION_EPOCH, [entry(), entry(partition=1)])
-    assert asked(context) == [(ORDERS, 0, 0), (ORDERS, 1, 0)]
+    assert requested(context) == [(ORDERS, 0, 0), (ORDERS, 1, 0)]
     results = [result(e) for e in context.partitions]
     assert context.select(results) == results
-    answer = context.update_and_generate_response(results, 0)
-    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, NO_SESSION, results)
+    response = context.update_and_generate_response(results, 0)
+    assert (response.error, response.session_id, response.results) == (ErrorCode.NONE, NO_SESSION, results)
     throttled_response = context.throttled_response()
     assert (throttled_response.error, throttled_response.session_id, throttled_response.results) == (
         ErrorCode.NONE,
@@ -126,7 +126,7 @@ def test_sessionless_fetch_returns_all_partitions_and_keeps_no_state() -> None:
 
 def test_duplicate_partition_uses_last_entry() -> None:
     context = Fetcher().open(0, FINAL_SESSION_EPOCH, [entry(offset=1), entry(partition=1), entry(offset=7)])
-    assert asked(context) == [(ORDERS, 0, 7), (ORDERS, 1, 0)]
+    assert requested(context) == [(ORDERS, 0, 7), (ORDERS, 1, 0)]
 
 
 def test_full_fetch_creates_session_and_returns_all_partitions() -> None:
@@ -134,8 +134,8 @@ def test_full_fetch_creates_session_and_returns_all_partitions() -> None:
     context = fetcher.open(NO_SESSION, INITIAL_SESSION_EPOCH, [entry(), entry(BILLS, name="bills")])
     results = [result(e) for e in context.partitions]
     assert context.select(results) == results
-    answer = context.update_and_generate_response(results, 0)
-    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, 1, results)
+    response = context.update_and_generate_response(results, 0)
+    assert (response.error, response.session_id, response.results) == (ErrorCode.NONE, 1, results)
     assert len(fetcher.sessions) == 1
     assert fetcher.sessions.partition_count == 2
 
@@ -149,22 +149,26 @@ def test_throttled_full_fetch_creates_no_session() -> None:
 
 def test_incremental_fetch_returns_only_changed_partitions() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(3)
+    session_id = fetcher.create_session(3)
     context = fetcher.open(session_id, 1, [entry(partition=1, offset=5)])
-    assert asked(context) == [(ORDERS, 0, 0), (ORDERS, 1, 5), (ORDERS, 2, 0)]
+    assert requested(context) == [(ORDERS, 0, 0), (ORDERS, 1, 5), (ORDERS, 2, 0)]
     quiet, moved, data = context.partitions
     results = [result(quiet), result(moved, watermark=11), result(data, size=100)]
     assert context.select(results) == results[1:]
-    answer = context.update_and_generate_response(results, 0)
-    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, session_id, results[1:])
+    response = context.update_and_generate_response(results, 0)
+    assert (response.error, response.session_id, response.results) == (
+        ErrorCode.NONE,
+        session_id,
+        results[1:],
+    )
     again = fetcher.open(session_id, 2)
-    news_again = again.update_and_generate_response([result(e) for e in again.partitions], 0).results
-    assert [r.request.partition for r in news_again] == [1]
+    changed_again = again.update_and_generate_response([result(e) for e in again.partitions], 0).results
+    assert [r.request.partition for r in changed_again] == [1]
 
 
 def test_partitions_with_data_move_to_the_end() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(3)
+    session_id = fetcher.create_session(3)
     context = fetcher.open(session_id, 1)
     zero, one, two = context.partitions
     context.update_and_generate_response([result(zero, size=5), result(one, watermark=99), result(two)], 0)
@@ -173,7 +177,7 @@ def test_partitions_with_data_move_to_the_end() -> None:
 
 def test_select_has_no_side_effects() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(2)
+    session_id = fetcher.create_session(2)
     context = fetcher.open(session_id, 1)
     results = [result(e, watermark=20, size=1) for e in context.partitions]
     assert context.select(results) == context.select(results) == results
@@ -181,20 +185,20 @@ def test_select_has_no_side_effects() -> None:
     assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [0, 1]
 
 
-def news(**changes: object) -> bool:
+def changed(**changes: object) -> bool:
     """Return whether a partition last sent with high watermark 10 and start 0 is sent again after changes."""
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     context = fetcher.open(session_id, 1)
-    found = result(context.partitions[0])
+    data = result(context.partitions[0])
     for name, value in changes.items():
-        setattr(found, name, value)
-    return context.update_and_generate_response([found], 0).results == [found]
+        setattr(data, name, value)
+    return context.update_and_generate_response([data], 0).results == [data]
 
 
 def test_unchanged_partition_is_omitted() -> None:
-    assert not news()
-    assert not news(last_stable_offset=3)
+    assert not changed()
+    assert not changed(last_stable_offset=3)
 
 
 @pytest.mark.parametrize(
@@ -209,12 +213,12 @@ def test_unchanged_partition_is_omitted() -> None:
     ],
 )
 def test_each_kind_of_change_is_returned(changes: dict[str, object]) -> None:
-    assert news(**changes)
+    assert changed(**changes)
 
 
 def test_partition_is_returned_again_after_an_error() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     context = fetcher.open(session_id, 1)
     context.update_and_generate_response(
         [result(context.partitions[0], error=ErrorCode.KAFKA_STORAGE_ERROR)], 0
@@ -227,22 +231,22 @@ def test_partition_is_returned_again_after_an_error() -> None:
 
 def test_last_sent_state_survives_partition_update() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     context = fetcher.open(session_id, 1, [entry(offset=4)])
     assert context.update_and_generate_response([result(context.partitions[0])], 0).results == []
 
 
 def test_request_in_progress_keeps_its_own_entries() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     first = fetcher.open(session_id, 1, [entry(offset=4)])
     fetcher.open(session_id, 2, [entry(offset=9)])
-    assert asked(first) == [(ORDERS, 0, 4)]
+    assert requested(first) == [(ORDERS, 0, 4)]
 
 
 def test_forgotten_partitions_are_removed_from_session() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(3)
+    session_id = fetcher.create_session(3)
     context = fetcher.open(session_id, 1, [], [(ORDERS, 1), (BILLS, 0)])
     assert [e.partition for e in context.partitions] == [0, 2]
     assert fetcher.sessions.partition_count == 2
@@ -250,14 +254,14 @@ def test_forgotten_partitions_are_removed_from_session() -> None:
 
 def test_partition_added_and_forgotten_in_one_request_is_removed() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     context = fetcher.open(session_id, 1, [entry(BILLS, name="bills")], [(BILLS, 0)])
-    assert asked(context) == [(ORDERS, 0, 0)]
+    assert requested(context) == [(ORDERS, 0, 0)]
 
 
 def test_empty_session_is_closed() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     context = fetcher.open(session_id, 1, [], [(ORDERS, 0)])
     assert context.update_and_generate_response([], 0).session_id == NO_SESSION
     assert len(fetcher.sessions) == 0
@@ -267,19 +271,19 @@ def test_empty_session_is_closed() -> None:
 @pytest.mark.parametrize("session_epoch", [INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH])
 def test_full_fetch_closes_the_given_session(session_epoch: int) -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     fetcher.open(session_id, session_epoch, [entry()])
     assert len(fetcher.sessions) == 0
     assert fetcher.open(session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def raised(context: FetchContext) -> ErrorCode:
-    answer = context.update_and_generate_response([result(entry())], 0)
+    response = context.update_and_generate_response([result(entry())], 0)
     assert context.partitions == []
-    assert context.select([result(entry())]) == answer.results == []
-    assert answer.session_id == NO_SESSION
-    assert answer.error is context.error
-    return answer.error
+    assert context.select([result(entry())]) == response.results == []
+    assert response.session_id == NO_SESSION
+    assert response.error is context.error
+    return response.error
 
 
 def test_unknown_session_id_is_rejected() -> None:
@@ -291,21 +295,21 @@ def test_unknown_session_id_is_rejected() -> None:
 @pytest.mark.parametrize("session_epoch", [2, 5, -2, INT32_MAX])
 def test_wrong_session_epoch_is_rejected(session_epoch: int) -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     assert raised(fetcher.open(session_id, session_epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert fetcher.open(session_id, 1).error is ErrorCode.NONE
 
 
 def test_repeated_session_epoch_is_rejected() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     fetcher.open(session_id, 1)
     assert raised(fetcher.open(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_topic_names_and_ids_cannot_be_mixed_in_a_session() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     assert raised(fetcher.open(session_id, 1, ids=False)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     context = fetcher.open(0, 0, [FetchPartition("orders", ZERO_TOPIC_ID, 0, 0, -1, 100)], ids=False)
     by_name = context.update_and_generate_response([result(context.partitions[0])], 0).session_id
@@ -324,13 +328,13 @@ def test_session_by_name_distinguishes_topics_by_name() -> None:
 
 def test_response_for_an_older_session_epoch_is_rejected() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     slow = fetcher.open(session_id, 1)
     fetcher.open(session_id, 2)
-    found = [result(slow.partitions[0], size=9)]
-    assert slow.select(found) == []
-    for answer in (slow.update_and_generate_response(found, 0), slow.throttled_response()):
-        assert (answer.error, answer.session_id, answer.results) == (
+    results = [result(slow.partitions[0], size=9)]
+    assert slow.select(results) == []
+    for response in (slow.update_and_generate_response(results, 0), slow.throttled_response()):
+        assert (response.error, response.session_id, response.results) == (
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
             session_id,
             [],
@@ -339,7 +343,7 @@ def test_response_for_an_older_session_epoch_is_rejected() -> None:
 
 def test_session_epoch_wraps_to_one() -> None:
     fetcher = Fetcher()
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     fetcher.sessions._sessions[session_id].session_epoch = INT32_MAX
     context = fetcher.open(session_id, INT32_MAX)
     assert context.update_and_generate_response([], 0).error is ErrorCode.NONE
@@ -348,7 +352,7 @@ def test_session_epoch_wraps_to_one() -> None:
 
 def test_unknown_topic_ids_are_resolved_later() -> None:
     fetcher = Fetcher(names={})
-    session_id = fetcher.begin(
+    session_id = fetcher.create_session(
         entries=[entry(name=None), entry(BILLS, name=None), entry(ORDERS, 1, name=None)]
     )
     assert [e.topic for e in fetcher.open(session_id, 1).partitions] == [None, None, None]
@@ -366,13 +370,13 @@ def test_unknown_topic_ids_are_resolved_later() -> None:
 def test_session_ids_are_unique() -> None:
     fetcher = Fetcher()
 
-    class Stuck(Counting):
+    class ConstantEntropy(CountingEntropy):
         def below(self, limit: int) -> int:
             assert limit == INT32_MAX - 1
             return limit - 1
 
-    fetcher.sessions = FetchSessionCache(Stuck(), fetcher.names.get, 10)
-    assert [fetcher.begin() for _ in range(3)] == [INT32_MAX - 1, INT32_MAX, 1]
+    fetcher.sessions = FetchSessionCache(ConstantEntropy(), fetcher.names.get, 10)
+    assert [fetcher.create_session() for _ in range(3)] == [INT32_MAX - 1, INT32_MAX, 1]
 
 
 # Eviction.
@@ -380,20 +384,24 @@ def test_session_ids_are_unique() -> None:
 
 def test_full_cache_of_new_sessions_rejects_consumer_session() -> None:
     fetcher = Fetcher(slots_max=2)
-    assert [fetcher.begin(), fetcher.begin(), fetcher.begin(100)] == [1, 2, NO_SESSION]
+    assert [fetcher.create_session(), fetcher.create_session(), fetcher.create_session(100)] == [
+        1,
+        2,
+        NO_SESSION,
+    ]
 
 
 def test_cache_without_slots_creates_no_sessions() -> None:
-    assert Fetcher(slots_max=0).begin(follower=True) == NO_SESSION
+    assert Fetcher(slots_max=0).create_session(follower=True) == NO_SESSION
 
 
 def test_least_recently_used_expired_session_is_evicted_first() -> None:
     fetcher = Fetcher(slots_max=2)
-    fetcher.begin(50)
-    fetcher.begin(1, now_ms=1)
+    fetcher.create_session(50)
+    fetcher.create_session(1, now_ms=1)
     fetcher.open(1, 1, now_ms=10)
-    assert fetcher.begin(1, now_ms=1 + EVICTION_MS) == NO_SESSION
-    assert fetcher.begin(1, now_ms=2 + EVICTION_MS) == 3
+    assert fetcher.create_session(1, now_ms=1 + EVICTION_MS) == NO_SESSION
+    assert fetcher.create_session(1, now_ms=2 + EVICTION_MS) == 3
     assert fetcher.open(2, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert fetcher.sessions.evictions == 1
     assert fetcher.sessions.partition_count == 51
@@ -401,32 +409,32 @@ def test_least_recently_used_expired_session_is_evicted_first() -> None:
 
 def test_follower_evicts_new_consumer_session_but_not_new_follower_session() -> None:
     fetcher = Fetcher(slots_max=2)
-    fetcher.begin(5, follower=True)
-    fetcher.begin(100)
-    assert fetcher.begin(1, follower=True) == 3
+    fetcher.create_session(5, follower=True)
+    fetcher.create_session(100)
+    assert fetcher.create_session(1, follower=True) == 3
     assert fetcher.open(2, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert fetcher.begin(100, follower=True) == NO_SESSION
+    assert fetcher.create_session(100, follower=True) == NO_SESSION
 
 
 def test_larger_session_evicts_smallest_old_session() -> None:
     fetcher = Fetcher(slots_max=2)
-    fetcher.begin(5)
-    fetcher.begin(3)
+    fetcher.create_session(5)
+    fetcher.create_session(3)
     late = EVICTION_MS + 1
     fetcher.open(1, 1, now_ms=late)
     fetcher.open(2, 1, now_ms=late)
-    assert fetcher.begin(3, now_ms=late) == NO_SESSION
-    assert fetcher.begin(4, now_ms=late) == 3
+    assert fetcher.create_session(3, now_ms=late) == NO_SESSION
+    assert fetcher.create_session(4, now_ms=late) == 3
     assert fetcher.open(2, 2).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert fetcher.begin(5, now_ms=late) == NO_SESSION
+    assert fetcher.create_session(5, now_ms=late) == NO_SESSION
 
 
 def test_consumer_never_evicts_active_follower_session() -> None:
     fetcher = Fetcher(slots_max=1)
-    fetcher.begin(1, follower=True)
+    fetcher.create_session(1, follower=True)
     fetcher.open(1, 1, now_ms=EVICTION_MS + 1)
-    assert fetcher.begin(1000, now_ms=EVICTION_MS + 1) == NO_SESSION
-    assert fetcher.begin(2, follower=True, now_ms=EVICTION_MS + 1) == 2
+    assert fetcher.create_session(1000, now_ms=EVICTION_MS + 1) == NO_SESSION
+    assert fetcher.create_session(2, follower=True, now_ms=EVICTION_MS + 1) == 2
 
 
 class Model:
@@ -440,7 +448,7 @@ class Model:
         row = self.rows[session_id]
         row.update(size=size, used=now_ms, old=now_ms - row["created"] > EVICTION_MS)
 
-    def begin(self, session_id: int, size: int, privileged: bool, now_ms: int) -> bool:
+    def create_session(self, session_id: int, size: int, privileged: bool, now_ms: int) -> bool:
         if len(self.rows) >= self.slots_max and not self.evict(size, privileged, now_ms):
             return False
         self.rows[session_id] = {"created": now_ms, "privileged": privileged}
@@ -483,17 +491,17 @@ def test_eviction_matches_reference_model(slots_max: int, plan: list[tuple[str, 
         if what == "wait":
             now_ms += amount
         elif what == "begin":
-            session_id = fetcher.begin(amount, follower=bool(extra), now_ms=now_ms)
+            session_id = fetcher.create_session(amount, follower=bool(extra), now_ms=now_ms)
             last = max(last, session_id)
-            assert (session_id != NO_SESSION) == model.begin(session_id, amount, bool(extra), now_ms)
+            assert (session_id != NO_SESSION) == model.create_session(session_id, amount, bool(extra), now_ms)
         elif what == "close" and amount in cache:
             fetcher.open(amount, FINAL_SESSION_EPOCH)
             del model.rows[amount]
         elif what == "use" and amount in cache:
             session = cache[amount]
-            wanted = [entry(partition=n) for n in range(max(extra, 1))]
-            gone = [key for key in session.partitions if key[1] >= max(extra, 1)]
-            fetcher.open(amount, session.session_epoch, wanted, gone, now_ms=now_ms)
+            partitions = [entry(partition=n) for n in range(max(extra, 1))]
+            forgotten = [key for key in session.partitions if key[1] >= max(extra, 1)]
+            fetcher.open(amount, session.session_epoch, partitions, forgotten, now_ms=now_ms)
             model.touch(amount, max(extra, 1), now_ms)
         assert set(fetcher.sessions._sessions) == set(model.rows)
         assert len(fetcher.sessions) <= slots_max
@@ -502,10 +510,10 @@ def test_eviction_matches_reference_model(slots_max: int, plan: list[tuple[str, 
 
 def test_eviction_heaps_stay_bounded() -> None:
     fetcher = Fetcher(slots_max=3)
-    session_id = fetcher.begin(1)
+    session_id = fetcher.create_session(1)
     for epoch in range(1, 500):
-        wishes = [entry(partition=1)] if epoch % 2 else []
-        gone = [] if epoch % 2 else [(ORDERS, 1)]
-        fetcher.open(session_id, epoch, wishes, gone, now_ms=epoch * 1000)
+        partitions = [entry(partition=1)] if epoch % 2 else []
+        forgotten = [] if epoch % 2 else [(ORDERS, 1)]
+        fetcher.open(session_id, epoch, partitions, forgotten, now_ms=epoch * 1000)
     assert len(fetcher.sessions._by_privileged) <= 3
     assert len(fetcher.sessions._by_all) <= 3

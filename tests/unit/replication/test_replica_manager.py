@@ -39,8 +39,10 @@ def test_leader_and_isr_creates_log_and_leader(run_scenario, leader_and_isr):
 
 def test_many_partitions_are_created_at_once(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        orders = {TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(100)}
-        await fixture.replicas.become_leader_or_follower(orders)
+        partition_states = {
+            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(100)
+        }
+        await fixture.replicas.become_leader_or_follower(partition_states)
         assert len(list(fixture.replicas)) == 100
         assert all(partition.is_leader for partition in fixture.replicas)
 
@@ -86,10 +88,10 @@ def test_leader_becomes_follower_and_leader_again(run_scenario, leader_and_isr, 
             leader_and_isr(leader=2, leader_epoch=1, isr=(1, 2), partition_epoch=1)
         )
         assert not partition.is_leader
-        again = await fixture.make_leader_or_follower(
+        recreated = await fixture.make_leader_or_follower(
             leader_and_isr(leader_epoch=2, isr=(1,), replicas=(1, 2), partition_epoch=2)
         )
-        assert again is partition
+        assert recreated is partition
         assert partition.is_leader
         assert partition.log.high_watermark == 1, "the other replica is neither in the ISR nor known"
 
@@ -99,8 +101,10 @@ def test_leader_becomes_follower_and_leader_again(run_scenario, leader_and_isr, 
 def test_failed_log_creation_affects_one_partition_only(run_scenario, leader_and_isr):
     async def scenario(fixture):
         fixture.files.fail_next_write(errno.ENOSPC, name_end="orders-0/partition.metadata.tmp")
-        orders = {TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(3)}
-        assert await fixture.replicas.become_leader_or_follower(orders) == [ORDERS]
+        partition_states = {
+            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(3)
+        }
+        assert await fixture.replicas.become_leader_or_follower(partition_states) == [ORDERS]
         assert fixture.replicas.get_partition("orders", 0) is None
         assert error_code(fixture.replicas.get_leader_partition, "orders", 0) == ErrorCode.KAFKA_STORAGE_ERROR
         assert fixture.replicas.get_partition("orders", 1) is not None
@@ -114,17 +118,22 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
         other = LogDirectory.open(fixture.files, "/other", SeededEntropy())
         await other.load(lambda topic: LogConfig(), 0)
         fixture.use(fixture.directory, other)
-        orders = {TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(4)}
-        assert await fixture.replicas.become_leader_or_follower(orders, new=set(orders)) == []
+        partition_states = {
+            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(4)
+        }
+        assert (
+            await fixture.replicas.become_leader_or_follower(partition_states, new=set(partition_states))
+            == []
+        )
         assert {len(fixture.directory), len(other)} == {2}
-        lost = {log.topic_partition for log in fixture.directory}
-        retryable = fixture.replicas.get_leader_partition(*min(lost))
+        offline = {log.topic_partition for log in fixture.directory}
+        retryable = fixture.replicas.get_leader_partition(*min(offline))
         responses = []
         delayed = DelayedFetch(lambda: retryable.is_offline, lambda: responses.append("told"))
         fixture.replicas.delay_fetch(delayed, [retryable], 1000)
 
         fixture.directory.fail(StorageError("the disk is gone"))
-        assert set(fixture.replicas.handle_log_dir_failure(fixture.directory)) == lost
+        assert set(fixture.replicas.handle_log_dir_failure(fixture.directory)) == offline
         fixture.directory.abandon()
 
         assert responses == ["told"]
@@ -133,8 +142,8 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
             == ErrorCode.KAFKA_STORAGE_ERROR
         )
         assert retryable.check_enough_replicas_reach_offset(1, 0) == ErrorCode.KAFKA_STORAGE_ERROR
-        for topic_partition in orders:
-            if topic_partition in lost:
+        for topic_partition in partition_states:
+            if topic_partition in offline:
                 code = error_code(fixture.replicas.get_leader_partition, *topic_partition)
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
                 assert fixture.replicas.get_partition(*topic_partition) is None
@@ -142,10 +151,10 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
                 fixture.replicas.get_leader_partition(*topic_partition).append(
                     make_batch(b"x"), ACKS_LEADER, 11, 0
                 )
-        assert set(await fixture.replicas.become_leader_or_follower(orders)) == lost, (
+        assert set(await fixture.replicas.become_leader_or_follower(partition_states)) == offline, (
             "LeaderAndIsr does not bring them back"
         )
-        assert set(fixture.replicas.stop_replicas(orders)) == set(orders) - lost, (
+        assert set(fixture.replicas.stop_replicas(partition_states)) == set(partition_states) - offline, (
             "offline partitions keep their files"
         )
 
@@ -154,12 +163,12 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
 
 def test_no_empty_log_is_created_while_a_directory_is_offline(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        broken = LogDirectory.open(fixture.files, "/broken", SeededEntropy())
-        fixture.use(fixture.directory, broken)
-        broken.fail(StorageError("the disk is gone"))
+        failed_directory = LogDirectory.open(fixture.files, "/broken", SeededEntropy())
+        fixture.use(fixture.directory, failed_directory)
+        failed_directory.fail(StorageError("the disk is gone"))
         old, new = TopicPartition("orders", 0), TopicPartition("orders", 1)
-        orders = {old: (b"t" * 16, leader_and_isr()), new: (b"t" * 16, leader_and_isr())}
-        assert await fixture.replicas.become_leader_or_follower(orders, new={new}) == [old]
+        partition_states = {old: (b"t" * 16, leader_and_isr()), new: (b"t" * 16, leader_and_isr())}
+        assert await fixture.replicas.become_leader_or_follower(partition_states, new={new}) == [old]
         assert [log.topic_partition for log in fixture.directory] == [new]
 
     run_scenario(scenario)
@@ -227,22 +236,22 @@ def test_recreated_topic_starts_empty(run_scenario, leader_and_isr, make_batch):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         partition.append(make_batch(b"old"), ACKS_LEADER, 11, 0)
         fixture.replicas.stop_replicas([ORDERS])
-        again = await fixture.make_leader_or_follower(leader_and_isr(), topic_id=b"n" * 16)
-        assert again is not partition
-        assert again.log.log_end_offset == 0
-        assert again.topic_id == b"n" * 16
+        recreated = await fixture.make_leader_or_follower(leader_and_isr(), topic_id=b"n" * 16)
+        assert recreated is not partition
+        assert recreated.log.log_end_offset == 0
+        assert recreated.topic_id == b"n" * 16
 
     run_scenario(scenario)
 
 
 def test_changed_configs_are_applied_to_logs(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        orders = await fixture.make_leader_or_follower(leader_and_isr())
+        partition_states = await fixture.make_leader_or_follower(leader_and_isr())
         others = await fixture.make_leader_or_follower(leader_and_isr(), topic="others")
         fixture.config["orders"] = (LogConfig(max_message_bytes=77), 2)
         fixture.config["others"] = (LogConfig(max_message_bytes=88), 3)
         fixture.replicas.reconfigure(["orders", "nowhere"])
-        assert (orders.log.config.max_message_bytes, orders.min_isr) == (77, 2)
+        assert (partition_states.log.config.max_message_bytes, partition_states.min_isr) == (77, 2)
         assert others.min_isr == 1
         fixture.replicas.reconfigure()
         assert (others.log.config.max_message_bytes, others.min_isr) == (88, 3)
@@ -317,7 +326,7 @@ def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
     replicas = ReplicaManager.__new__(ReplicaManager)
     replicas._log_manager = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)
     replicas._config_of = lambda topic: (None, 1)
-    orders = TopicPartition("orders", 0)
+    partition_states = TopicPartition("orders", 0)
     retryable = _RetryableLog(bytes(16), is_new=is_new)
-    assert asyncio.run(replicas._retry_log(orders, retryable)) is is_new
-    assert created == ([orders] if is_new else [])
+    assert asyncio.run(replicas._retry_log(partition_states, retryable)) is is_new
+    assert created == ([partition_states] if is_new else [])

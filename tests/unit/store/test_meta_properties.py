@@ -104,8 +104,8 @@ def test_no_files_give_no_ids() -> None:
 
 
 def test_data_of_another_cluster_is_rejected() -> None:
-    found = {"/data/a/meta.properties": MetaProperties(1, "theirs")}
+    by_path = {"/data/a/meta.properties": MetaProperties(1, "theirs")}
     with pytest.raises(StorageError, match=r"/data/a/meta.properties.*theirs.*ours"):
-        check_cluster_id(found, "ours")
-    check_cluster_id(found, "theirs")
+        check_cluster_id(by_path, "ours")
+    check_cluster_id(by_path, "theirs")
     check_cluster_id({"/f": MetaProperties(1, None)}, "ours")

@@ -125,11 +125,11 @@ def test_partition_states_are_created_once_and_read_in_bulk(run_on_store) -> Non
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
         assert await read_partition_states(store, PARTITIONS) == {}
-        made = await create_partition_states(store, dict.fromkeys(PARTITIONS[:2], FRESH))
-        assert made == {PARTITIONS[0]: 0, PARTITIONS[1]: 0}
-        again = await create_partition_states(store, dict.fromkeys(PARTITIONS, FRESH))
-        assert isinstance(again[PARTITIONS[0]], NodeExists)
-        assert again[PARTITIONS[2]] == 0
+        created = await create_partition_states(store, dict.fromkeys(PARTITIONS[:2], FRESH))
+        assert created == {PARTITIONS[0]: 0, PARTITIONS[1]: 0}
+        recreated = await create_partition_states(store, dict.fromkeys(PARTITIONS, FRESH))
+        assert isinstance(recreated[PARTITIONS[0]], NodeExists)
+        assert recreated[PARTITIONS[2]] == 0
         assert await read_partition_states(store, PARTITIONS) == dict.fromkeys(
             PARTITIONS, VersionedLeaderAndIsr(FRESH, 0)
         )
@@ -176,9 +176,9 @@ def test_fenced_controller_writes_no_state(run_on_store) -> None:
         await create_partition_states(store, {PARTITIONS[0]: FRESH}, fence)
         former = Fence(fence.controller_epoch - 1, fence.epoch_version - 1)
         wrote = await write_partition_states(store, {PARTITIONS[0]: VersionedLeaderAndIsr(SHRUNK, 0)}, former)
-        made = await create_partition_states(store, {PARTITIONS[1]: FRESH}, former)
+        created = await create_partition_states(store, {PARTITIONS[1]: FRESH}, former)
         assert isinstance(wrote[PARTITIONS[0]], ControllerMoved)
-        assert isinstance(made[PARTITIONS[1]], ControllerMoved)
+        assert isinstance(created[PARTITIONS[1]], ControllerMoved)
         with pytest.raises(ControllerMoved):
             await write_assignment(store, "orders", GROWN, fence=former)
         with pytest.raises(ControllerMoved):

@@ -131,10 +131,10 @@ def test_json_event_format() -> None:
     stream = written_json()
     events.logger("listener").bind(broker=0).warning("connection_refused", limit=3, reason="a\nb", whole=None)
     (line,) = stream.getvalue().splitlines()
-    found = json.loads(line)
-    moment = datetime.datetime.fromisoformat(found.pop("time"))
+    document = json.loads(line)
+    moment = datetime.datetime.fromisoformat(document.pop("time"))
     assert moment.utcoffset() == datetime.timedelta(0)
-    assert found == {
+    assert document == {
         "level": "warning",
         "event": "listener.connection_refused",
         "broker": 0,
@@ -147,9 +147,9 @@ def test_json_event_format() -> None:
 def test_json_fields_are_truncated_and_cannot_replace_the_header() -> None:
     stream = written_json()
     events.logger("x").info("happened", level="high", path=Path("/p"), long="y" * 10_000)
-    found = json.loads(stream.getvalue())
-    assert (found["level"], found["path"]) == ("info", "/p")
-    assert len(found["long"]) < 1200
+    document = json.loads(stream.getvalue())
+    assert (document["level"], document["path"]) == ("info", "/p")
+    assert len(document["long"]) < 1200
 
 
 def test_json_failure_includes_traceback() -> None:
