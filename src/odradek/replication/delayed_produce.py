@@ -8,11 +8,19 @@ pending.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from odradek.model.errors import ErrorCode
 from odradek.replication.partition import Partition
 from odradek.timers.purgatory import DelayedOperation
+
+
+class PartitionResult(Protocol):
+    """Entry of a response that reports one append, for instance ``PartitionProduceResponse``."""
+
+    error_code: int
+    error_message: str | None
+    base_offset: int
 
 
 class ProducePartitionStatus:
@@ -20,7 +28,7 @@ class ProducePartitionStatus:
 
     __slots__ = ("entry", "leader_epoch", "partition", "required_offset")
 
-    def __init__(self, partition: Partition, required_offset: int, entry: Any) -> None:
+    def __init__(self, partition: Partition, required_offset: int, entry: PartitionResult) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.required_offset = required_offset
@@ -56,6 +64,6 @@ class DelayedProduce(DelayedOperation):
         self._send_response()
 
 
-def _set_error(entry: Any, code: ErrorCode) -> None:
+def _set_error(entry: PartitionResult, code: ErrorCode) -> None:
     entry.error_code = code
     entry.base_offset = -1

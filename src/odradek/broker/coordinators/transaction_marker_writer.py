@@ -45,10 +45,11 @@ class OnOffsetsMarker(Protocol):
 class _PartitionResult:
     """Result of a partition, filled in by a delayed produce."""
 
-    __slots__ = ("base_offset", "error_code")
+    __slots__ = ("base_offset", "error_code", "error_message")
 
     def __init__(self, error_code: ErrorCode = ErrorCode.NONE) -> None:
-        self.error_code = error_code
+        self.error_code: int = error_code
+        self.error_message: str | None = None
         self.base_offset = -1
 
 
