@@ -139,7 +139,7 @@ def test_partitioned_hosts_are_unreachable_until_healed() -> None:
         accepted_side = Collector()
         socket = await there.listen("there", 0, lambda _: accepted_side)
         connection = await here.dial("there", socket.port, lambda _: Collector(), 1000)
-        network.part(HOST, "there")
+        network.partition(HOST, "there")
         connection.send([b"waits"])
         with pytest.raises(TimeoutError):
             await here.dial("there", socket.port, lambda _: Collector(), 1000)

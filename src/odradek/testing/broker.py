@@ -98,9 +98,9 @@ class Client:
 
     async def request(self, api_key: int, version: int, message: Any) -> Any:
         """Send a request and return the decoded response."""
-        return await self.begin(api_key, version, message)
+        return await self.send(api_key, version, message)
 
-    def begin(self, api_key: int, version: int, message: Any) -> asyncio.Task[Any]:
+    def send(self, api_key: int, version: int, message: Any) -> asyncio.Task[Any]:
         """Send a request now; return a task with the response."""
         response_future = self.send_body(
             api_key, version, parts_encoder(API_BY_KEY[api_key].request, version)(message)
@@ -118,7 +118,7 @@ class Client:
             self.connection.send(parts)
         return response_future
 
-    def tell(self, api_key: int, version: int, message: Any) -> None:
+    def send_oneway(self, api_key: int, version: int, message: Any) -> None:
         """Send a request that has no response (acks=0)."""
         body = parts_encoder(API_BY_KEY[api_key].request, version)(message)
         _, parts = self._wire.request(api_key, version, body, expects_response=False)

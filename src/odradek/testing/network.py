@@ -5,7 +5,7 @@ Bytes of a connection arrive in order, each once. Delays (``delay_max_ms``) and 
 ``window_bytes``, as with socket buffers; the rest is queued at the sender.
 
 Tests inject faults: ``hold`` and ``release`` (a stalled connection), ``mute`` (half open: sent bytes are
-lost), ``reset``, and ``part``/``heal`` (a network partition between two hosts).
+lost), ``reset``, and ``partition``/``heal`` (a network partition between two hosts).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MemoryNetwork:
 
     # Faults.
 
-    def part(self, first: str, other: str) -> None:
+    def partition(self, first: str, other: str) -> None:
         """Partition two hosts: nothing is delivered between them; sent bytes wait, as in TCP."""
         self._partitions.add(frozenset((first, other)))
 

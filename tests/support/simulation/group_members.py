@@ -159,11 +159,11 @@ class GroupMembers:
     """The members of a group."""
 
     def __init__(self, fixture: ClientFixture) -> None:
-        self.stage = fixture
+        self.fixture = fixture
         self.all: list[GroupMember] = []
 
     def reader(self, name: str, own: Sequence[Any] = (), **options: Any) -> GroupMember:
-        made = GroupMember(self.stage, name, options, own)
+        made = GroupMember(self.fixture, name, options, own)
         self.all.append(made)
         return made
 
@@ -171,7 +171,7 @@ class GroupMembers:
         return (await self.reader(name, **options).subscribe(*topics)).keep_polling()
 
     async def create(self, topic: str, partitions: int) -> list[TopicPartition]:
-        cluster = await self.stage.network_client()
+        cluster = await self.fixture.network_client()
         topic_request = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         response = await cluster.send(
             CONTROLLER, CreateTopicsRequest(topics=[topic_request], timeout_ms=10_000)
@@ -180,7 +180,7 @@ class GroupMembers:
         return [TopicPartition(topic, index) for index in range(partitions)]
 
     async def grow(self, topic: str, partitions: int) -> None:
-        cluster = await self.stage.network_client()
+        cluster = await self.fixture.network_client()
         topic_request = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
         response = await cluster.send(
             CONTROLLER,
@@ -210,7 +210,7 @@ class GroupMembers:
             await one.close()
         hosts = {one.name for one in self.all}
         assert [
-            connection.peer for connection in self.stage.network.connections if connection.host in hosts
+            connection.peer for connection in self.fixture.network.connections if connection.host in hosts
         ] == []
         names = {"heartbeats", "join", "commit", "last commit"}
         assert [task for task in asyncio.all_tasks() if task.get_name() in names] == []

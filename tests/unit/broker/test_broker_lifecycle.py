@@ -134,7 +134,7 @@ def test_stop_completes_waiting_requests():
         requested = FetchTopic(
             topic_id=topic_id, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)]
         )
-        waiting = client.begin(FETCH, 17, FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[requested]))
+        waiting = client.send(FETCH, 17, FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[requested]))
         await asyncio.sleep(1)
         began_ms = cluster.clock.monotonic_ms()
         await broker.stop()

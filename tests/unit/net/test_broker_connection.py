@@ -88,7 +88,7 @@ def test_connection_failure_names_the_broker(run_scenario):
 
 def test_connection_setup_times_out(run_scenario):
     async def scenario(harness):
-        harness.network.part("client", "broker")
+        harness.network.partition("client", "broker")
         with pytest.raises(ConnectionFailed, match="Connection setup timed out after"):
             await harness.pool.ready(1, 60_000)
         assert 8000 <= harness.clock.monotonic_ms() <= 12_000
@@ -337,7 +337,7 @@ def test_close_fails_in_flight_requests(run_scenario):
 
 def test_close_while_connecting_leaves_no_connection(run_scenario):
     async def scenario(harness):
-        harness.network.part("client", "broker")
+        harness.network.partition("client", "broker")
         waiting = asyncio.create_task(harness.pool.ready(1, 60_000))
         await asyncio.sleep(1)
         await harness.pool.close()

@@ -74,7 +74,7 @@ def test_rejected_api_versions_backs_off(run_scenario):
 
 def test_ready_times_out(run_scenario):
     async def scenario(harness):
-        harness.network.part("client", "broker")
+        harness.network.partition("client", "broker")
         with pytest.raises(TimedOut, match=r"Not ready within 300 ms \(broker 1 "):
             await harness.pool.ready(1, 300)
         harness.network.heal()
@@ -84,7 +84,7 @@ def test_ready_times_out(run_scenario):
 
 def test_connection_setup_timeout_grows_with_each_failure(run_scenario):
     async def scenario(harness):
-        harness.network.part("client", "broker")
+        harness.network.partition("client", "broker")
         took = []
         for _ in range(4):
             began_ms = harness.clock.monotonic_ms()

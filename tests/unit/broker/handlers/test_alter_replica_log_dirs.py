@@ -150,7 +150,7 @@ def test_waiting_fetch_gets_records_appended_after_the_move(run_scenario):
         await fill(harness, 3)
         _, target = await current_and_other_dir(harness)
         other = await harness.memory_broker.connect()
-        waiting = other.begin(FETCH, 17, harness.fetch_request("orders", 3, max_wait_ms=20_000))
+        waiting = other.send(FETCH, 17, harness.fetch_request("orders", 3, max_wait_ms=20_000))
         await harness.cluster.clock.sleep_ms(10)
         await alter(harness, target)
         await wait_until_moved(harness, target)

@@ -202,7 +202,7 @@ def test_concurrent_topic_config_changes_are_all_kept(run_scenario):
         tasks = []
         for client, name in zip(clients, names, strict=True):
             resource = AlterConfigsResource(TOPIC, "orders", [AlterableConfig(name, SET, "5000")])
-            tasks.append(client.begin(44, 1, IncrementalAlterConfigsRequest([resource], False)))
+            tasks.append(client.send(44, 1, IncrementalAlterConfigsRequest([resource], False)))
         for response in await asyncio.gather(*tasks):
             assert response.responses[0].error_code == 0
         assert dict(harness.broker._admin_manager.topic_overrides("orders")) == dict.fromkeys(names, "5000")
@@ -219,7 +219,7 @@ def test_concurrent_broker_config_changes_are_all_kept(run_scenario, scope):
         tasks = []
         for client, setting in zip(clients, settings, strict=True):
             resource = AlterConfigsResource(BROKER, name, [AlterableConfig(setting, SET, "5000")])
-            tasks.append(client.begin(44, 1, IncrementalAlterConfigsRequest([resource], False)))
+            tasks.append(client.send(44, 1, IncrementalAlterConfigsRequest([resource], False)))
         for response in await asyncio.gather(*tasks):
             assert response.responses[0].error_code == 0
         config = harness.broker.config

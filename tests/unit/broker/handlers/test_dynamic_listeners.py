@@ -79,7 +79,7 @@ def test_removed_listener_completes_in_flight_requests_within_a_time_limit(run_s
         polls = []
         for client, wait_ms in ((soon, 2_000), (late, 300_000)):
             request = harness.fetch_request("orders", max_wait_ms=wait_ms)
-            polls.append(client.begin(1, 17, request))
+            polls.append(client.send(1, 17, request))
         await asyncio.sleep(0.1)
         await alter(harness, ("listeners", None))
         assert soon.is_open

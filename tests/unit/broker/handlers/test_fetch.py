@@ -21,7 +21,7 @@ def test_fetch_waits_for_an_append(run_scenario, read_records):
         await harness.create("orders")
         other = await harness.memory_broker.connect()
         request = harness.fetch_request("orders", max_wait_ms=10_000)
-        task = other.begin(FETCH, 17, request)
+        task = other.send(FETCH, 17, request)
         await asyncio.sleep(3)
         assert not task.done()
         await harness.produce("orders", b"new")
@@ -52,7 +52,7 @@ def test_min_bytes_counts_all_partitions(run_scenario, read_records):
         request = FetchRequest(
             max_wait_ms=60_000, min_bytes=150, max_bytes=1 << 20, topics=parts(harness, 0, 1, 2)
         )
-        task = other.begin(FETCH, 17, request)
+        task = other.send(FETCH, 17, request)
         await harness.produce("orders", b"x", partition=0)
         await asyncio.sleep(1)
         assert not task.done(), "one batch of some 70 bytes is not enough"
@@ -71,7 +71,7 @@ def test_fetch_returns_fewer_than_min_bytes_at_max_wait(run_scenario, read_recor
     async def scenario(harness):
         await harness.create("orders")
         other = await harness.memory_broker.connect()
-        task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=1000, min_bytes=10_000))
+        task = other.send(FETCH, 17, harness.fetch_request("orders", max_wait_ms=1000, min_bytes=10_000))
         await harness.produce("orders", b"little")
         response = await task
         assert [record.value for record in read_records(response.responses[0].partitions[0].records)] == [
@@ -97,7 +97,7 @@ def test_topic_deletion_completes_the_fetch(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
         other = await harness.memory_broker.connect()
-        task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=600_000))
+        task = other.send(FETCH, 17, harness.fetch_request("orders", max_wait_ms=600_000))
         await asyncio.sleep(1)
         await harness.request(DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState("orders")], [], 5000))
         response = await task
@@ -112,7 +112,7 @@ def test_disconnect_of_a_waiting_client_is_handled(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
         other = await harness.memory_broker.connect()
-        task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=5000))
+        task = other.send(FETCH, 17, harness.fetch_request("orders", max_wait_ms=5000))
         await asyncio.sleep(1)
         other.close()
         await asyncio.gather(task, return_exceptions=True)
@@ -284,8 +284,8 @@ def test_zstd_topic_is_rejected_for_old_fetch_versions(run_scenario):
 def test_pipelined_fetch_and_produce_responses_are_in_order(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        waits = harness.client.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=1000))
-        quick = harness.client.begin(FETCH, 17, harness.fetch_request("orders"))
+        waits = harness.client.send(FETCH, 17, harness.fetch_request("orders", max_wait_ms=1000))
+        quick = harness.client.send(FETCH, 17, harness.fetch_request("orders"))
         order = []
         waits.add_done_callback(lambda _: order.append("waits"))
         quick.add_done_callback(lambda _: order.append("quick"))

@@ -101,7 +101,7 @@ def test_concurrent_auto_creation_of_one_topic(run_scenario):
     async def scenario(harness):
         other = await harness.memory_broker.connect()
         requested = MetadataRequest([MetadataRequestTopic(name="fresh")])
-        tasks = [client.begin(METADATA, 12, requested) for client in (harness.client, other, harness.client)]
+        tasks = [client.send(METADATA, 12, requested) for client in (harness.client, other, harness.client)]
         for task in tasks:
             assert (await task).topics[0].error_code == 0
 

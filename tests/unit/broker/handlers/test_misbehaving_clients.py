@@ -16,20 +16,18 @@ def begin(harness, client, randomness, make_batch):
     """Send a random request; its response may never come."""
     match randomness.below(4):
         case 0:
-            task = client.begin(3, 12, MetadataRequest(None))
+            task = client.send(3, 12, MetadataRequest(None))
         case 1:
             wait_ms = randomness.below(2000)
-            task = client.begin(
-                1, 17, harness.fetch_request("orders", max_wait_ms=wait_ms, min_bytes=1 << 20)
-            )
+            task = client.send(1, 17, harness.fetch_request("orders", max_wait_ms=wait_ms, min_bytes=1 << 20))
         case 2:
             request = CreatableTopic(f"t{randomness.below(10)}", 1, 1)
-            task = client.begin(19, 7, CreateTopicsRequest([request], 1000))
+            task = client.send(19, 7, CreateTopicsRequest([request], 1000))
         case _:
             data = TopicProduceData(
                 "orders", [PartitionProduceData(0, make_batch(bytes(randomness.below(5000))))]
             )
-            task = client.begin(0, 11, ProduceRequest(None, -1, 1000, [data]))
+            task = client.send(0, 11, ProduceRequest(None, -1, 1000, [data]))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 

@@ -47,7 +47,7 @@ def test_acks_0_gets_no_response_and_the_next_request_gets_its_own(run_scenario,
         await harness.create("orders")
         for number in range(3):
             data = request(PartitionProduceData(0, make_batch(b"%d" % number)), acks=0)
-            harness.client.tell(PRODUCE, 11, data)
+            harness.client.send_oneway(PRODUCE, 11, data)
         entry = await harness.produce("orders", b"3", acks=1)
         assert entry.base_offset == 3
         assert await harness.values("orders") == [b"0", b"1", b"2", b"3"]
@@ -58,7 +58,9 @@ def test_acks_0_gets_no_response_and_the_next_request_gets_its_own(run_scenario,
 def test_acks_0_error_closes_the_connection(run_scenario, make_batch):
     async def scenario(harness):
         other = await harness.memory_broker.connect()
-        other.tell(PRODUCE, 11, request(PartitionProduceData(0, make_batch(b"x")), acks=0, topic="nowhere"))
+        other.send_oneway(
+            PRODUCE, 11, request(PartitionProduceData(0, make_batch(b"x")), acks=0, topic="nowhere")
+        )
         assert await other.lost is None
         await harness.create("orders")
         assert (await harness.produce("orders", b"x")).error_code == 0, "others are served"
@@ -143,7 +145,7 @@ def test_many_pipelining_clients_get_their_own_responses(run_scenario, make_batc
             for number, client in enumerate(clients):
                 value = b"%d-%d" % (number, turn)
                 part = PartitionProduceData(number % 2, make_batch(value))
-                tasks.append(client.begin(PRODUCE, 11, request(part)))
+                tasks.append(client.send(PRODUCE, 11, request(part)))
         responses = await asyncio.gather(*tasks)
         assert all(respons.responses[0].partition_responses[0].error_code == 0 for respons in responses)
         for partition in (0, 1):
@@ -171,7 +173,7 @@ def test_recreated_topic_starts_empty(run_scenario):
 def test_concurrent_init_producer_id_returns_distinct_ids(run_scenario):
     async def scenario(harness):
         clients = [await harness.memory_broker.connect() for _ in range(5)]
-        requested = [client.begin(22, 5, InitProducerIdRequest(None, 1000)) for client in clients * 300]
+        requested = [client.send(22, 5, InitProducerIdRequest(None, 1000)) for client in clients * 300]
         ids = [response.producer_id for response in await asyncio.gather(*requested)]
         assert len(set(ids)) == len(ids) == 1500
 

@@ -126,7 +126,7 @@ def test_waiting_read_committed_fetch_completes_at_the_end_of_the_transaction(
         writer = TransactionalWriter(harness, 7)
         await writer.write(b"in doubt")
         other = await harness.memory_broker.connect()
-        task = other.begin(
+        task = other.send(
             FETCH, 17, harness.fetch_request("orders", max_wait_ms=10_000, isolation_level=COMMITTED)
         )
         await asyncio.sleep(1)

@@ -118,7 +118,7 @@ def test_concurrent_creation_of_colliding_names_succeeds_once(run_scenario):
         clients = [await harness.memory_broker.connect() for _ in range(4)]
         names = ("a.b.c", "a_b_c", "a.b_c", "a_b.c")
         requests = [CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000) for name in names]
-        begun = [client.begin(CREATE, 7, item) for client, item in zip(clients, requests, strict=True)]
+        begun = [client.send(CREATE, 7, item) for client, item in zip(clients, requests, strict=True)]
         codes = sorted(response.topics[0].error_code for response in await asyncio.gather(*begun))
         assert codes == [0, *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 3]
         assert len(harness.broker.metadata_cache.topics) == 1
@@ -130,7 +130,7 @@ def test_concurrent_creation_of_one_topic_succeeds_once(run_scenario):
     async def scenario(harness):
         clients = [await harness.memory_broker.connect() for _ in range(4)]
         request = CreateTopicsRequest([CreatableTopic("orders", 3, 1)], 5000)
-        responses = await asyncio.gather(*(client.begin(CREATE, 7, request) for client in clients))
+        responses = await asyncio.gather(*(client.send(CREATE, 7, request) for client in clients))
         codes = sorted(respons.topics[0].error_code for respons in responses)
         assert codes == [0, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 3]
 
@@ -141,7 +141,7 @@ def test_concurrent_deletion_of_one_topic_succeeds_for_all(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
         clients = [await harness.memory_broker.connect() for _ in range(3)]
-        responses = await asyncio.gather(*(client.begin(DELETE, 6, deleting("orders")) for client in clients))
+        responses = await asyncio.gather(*(client.send(DELETE, 6, deleting("orders")) for client in clients))
         for response in responses:
             assert response.responses[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert harness.broker.metadata_cache.topic("orders") is None
@@ -222,8 +222,8 @@ def test_create_partitions_of_a_topic_deleted_meanwhile_fails_at_once(run_scenar
             await harness.create("orders")
             began_ms = harness.cluster.clock.monotonic_ms()
             request = CreatePartitionsTopic("orders", 3, None)
-            deleting_it = other.begin(DELETE, 6, deleting("orders"))
-            growing = harness.client.begin(GROW, 3, CreatePartitionsRequest([request], 600_000))
+            deleting_it = other.send(DELETE, 6, deleting("orders"))
+            growing = harness.client.send(GROW, 3, CreatePartitionsRequest([request], 600_000))
             grown, deleted = await growing, await deleting_it
             assert deleted.responses[0].error_code == 0
             assert grown.results[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

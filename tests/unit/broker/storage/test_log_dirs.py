@@ -143,7 +143,7 @@ def test_log_dir_failure_completes_a_waiting_fetch(run_scenario):
         path = next(
             path for path, directory in (await describe(harness)).items() if ("orders", 0) in sizes(directory)
         )
-        waiting = harness.client.begin(1, 17, harness.fetch_request("orders", max_wait_ms=60_000))
+        waiting = harness.client.send(1, 17, harness.fetch_request("orders", max_wait_ms=60_000))
         other = await harness.memory_broker.connect()
         began_ms = harness.cluster.clock.monotonic_ms()
         harness.client = other

@@ -54,9 +54,9 @@ class LogHarness:
         data = PartitionProduceData(0, bytearray(builder.build()))
         request = ProduceRequest(None, acks, timeout_ms, [TopicProduceData("orders", [data])])
         if acks == 0:
-            self.client.tell(PRODUCE, 11, request)
+            self.client.send_oneway(PRODUCE, 11, request)
             return None
-        return self.client.begin(PRODUCE, 11, request)
+        return self.client.send(PRODUCE, 11, request)
 
     async def produce(self, value=b"value", **options):
         response = await self.send(value, **options)

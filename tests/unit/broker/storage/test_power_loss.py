@@ -107,7 +107,7 @@ class PowerLossRun:
     def send_and_leave(self):
         """Send requests that are in flight at the power loss."""
         for _ in range(1 + self.randomness.below(5)):
-            task = self.client.begin(PRODUCE, 11, self.batch_for(self.pick()))
+            task = self.client.send(PRODUCE, 11, self.batch_for(self.pick()))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def flush(self):

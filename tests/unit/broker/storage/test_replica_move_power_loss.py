@@ -119,7 +119,7 @@ class ReplicaMove:
         self.stopping = Stopping(self.cluster.files, count_max)
         self.cluster.files.offload = later
         expected = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
-        requested = self.client.begin(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
+        requested = self.client.send(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
         self.client = await self.memory_broker.connect()
         await self.produce(DURING)
         await requested

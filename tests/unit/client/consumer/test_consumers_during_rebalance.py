@@ -151,7 +151,7 @@ def test_no_records_are_lost_through_network_failures(
                 await asyncio.sleep(number)
                 fixture.broker = await fixture.memory.start(BROKER)
             elif event == "partition":
-                network.part(CLIENT_HOST, "broker")
+                network.partition(CLIENT_HOST, "broker")
             elif event == "heal":
                 network.heal()
             await asyncio.sleep(pause_ms / 1000)

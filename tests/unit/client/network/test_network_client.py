@@ -255,7 +255,7 @@ def test_close_fails_pending_calls(run_with_client):
         await client.await_update(0, 5000)
         node = client.metadata.controller_id
         await client.wait_until_ready(node, 5000)
-        fixture.network.part("client", "broker")
+        fixture.network.partition("client", "broker")
         waits = [
             asyncio.create_task(client.wait_for_topic("nowhere", 60_000)),
             asyncio.create_task(client.await_update(99, 60_000)),

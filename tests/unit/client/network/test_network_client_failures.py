@@ -53,7 +53,7 @@ def test_timeout_names_the_unreachable_bootstrap_server_and_the_cause(run_with_c
 
 def test_timeout_names_the_broker_that_does_not_respond(run_with_client):
     async def scenario(fixture):
-        fixture.network.part("client", "broker")
+        fixture.network.partition("client", "broker")
         client = await fixture.network_client()
         with pytest.raises(
             TimedOut, match=r"topic letters not present in metadata after 500 ms .*broker:9092"
@@ -103,7 +103,7 @@ def test_update_requested_during_a_request_waits_for_the_next_response(run_with_
         client = await fixture.network_client()
         await client.await_update(0, 5000)
         assert client.request_update() == 1
-        fixture.network.part("client", "broker")
+        fixture.network.partition("client", "broker")
         await fixture.memory.clock.sleep_ms(500)
         last_version = client.request_update()
         fixture.network.heal()
@@ -114,7 +114,7 @@ def test_update_requested_during_a_request_waits_for_the_next_response(run_with_
 
 def test_unresponsive_bootstrap_server_does_not_block_the_others(run_with_client):
     async def scenario(fixture):
-        fixture.network.part("client", "silent")
+        fixture.network.partition("client", "silent")
         client = await fixture.network_client({BOOTSTRAP_SERVERS: ("silent:9092", "broker:9092")})
         await client.await_update(0, 30_000)
 
@@ -284,7 +284,7 @@ def test_bootstrap_servers_are_used_again_when_all_brokers_are_unreachable(run_w
             {BOOTSTRAP_SERVERS: ("front:9092",), METADATA_RECOVERY_STRATEGY: strategy}
         )
         await client.send(CONTROLLER, ListGroupsRequest())
-        fixture.network.part("client", "broker")
+        fixture.network.partition("client", "broker")
         for connection in list(fixture.network.connections):
             connection.reset()
         last_version = client.request_update()

@@ -175,10 +175,10 @@ def test_partitioned_member_loses_assignment_and_rejoins(play: Play) -> None:
         first = await group.polling("a", "t")
         second = await group.polling("b", "t")
         await group.until_shared([first, second], partitions)
-        group.stage.network.part("a", "broker")
+        group.fixture.network.partition("a", "broker")
         await asyncio.sleep(40)
         assert second.assigned == set(partitions)
-        group.stage.network.heal()
+        group.fixture.network.heal()
         await group.until_shared([first, second], partitions)
         assert "lost" in first.words
 
@@ -190,7 +190,7 @@ def test_coordinator_is_rediscovered_after_heartbeat_timeout(play: Play) -> None
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
         await group.until_shared([first], partitions)
-        for connection in group.stage.network.connections:
+        for connection in group.fixture.network.connections:
             if connection.host == "a":
                 connection.mute()
         await asyncio.sleep(60)
@@ -208,7 +208,7 @@ def test_group_survives_coordinator_restart(play: Play, strategy: str, kill: boo
         options = {"partition_assignment_strategy": strategy}
         both = [await group.polling("a", "t", **options), await group.polling("b", "t", **options)]
         await group.until_shared(both, partitions)
-        fixture = group.stage
+        fixture = group.fixture
         await (fixture.broker.kill() if kill else fixture.broker.stop())
         await asyncio.sleep(3)
         fixture.broker = await fixture.memory.start(BROKER)
@@ -462,7 +462,7 @@ def test_invalid_subscription_of_member_is_reported(play: Play) -> None:
         partitions = await group.create("t", 3)
         first = await group.polling("a", "t")
         await group.until_shared([first], partitions)
-        other = await group.stage.network_client()
+        other = await group.fixture.network_client()
         node = await other.coordinator(CoordinatorType.GROUP, "g", 5000)
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"?")
         invalid_join = JoinGroupRequest(

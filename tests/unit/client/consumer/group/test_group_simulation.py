@@ -90,7 +90,7 @@ class History:
         await reader.die()
 
     async def _partition(self, reader: GroupMember) -> None:
-        self.fixture.network.part(reader.name, "broker")
+        self.fixture.network.partition(reader.name, "broker")
 
     async def _stall(self, reader: GroupMember) -> None:
         self.stalled.add(reader)

@@ -270,7 +270,7 @@ def test_manual_assignment_commits_without_generation(play: Play) -> None:
 def test_commit_retries_until_coordinator_returns_or_timeout(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
-        fixture = group.stage
+        fixture = group.fixture
         await fixture.broker.stop()
         with pytest.raises(TimedOut, match="offsets not committed within 2000 ms"):
             await reader.coordinator.commit({T0: OffsetAndMetadata(1)}, 2000)
@@ -288,7 +288,7 @@ def test_commit_retries_until_coordinator_returns_or_timeout(play: Play) -> None
 def test_committed_waits_for_open_transaction(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
-        writer = await group.stage.network_client()
+        writer = await group.fixture.network_client()
         producer = await begin_with_offset(writer, 8)
         waiting = asyncio.create_task(committed(reader))
         await asyncio.sleep(3)
@@ -341,14 +341,14 @@ def test_close_respects_timeout_without_broker(play: Play) -> None:
         reader.read_to(3)
         called: list[Any] = []
         reader.coordinator.commit_async({T0: OffsetAndMetadata(1)}, lambda *args: called.append(args))
-        group.stage.network.part("a", "broker")
+        group.fixture.network.partition("a", "broker")
         began_ms = reader.clock.monotonic_ms()
         await reader.close(5000)
         assert reader.clock.monotonic_ms() - began_ms <= 5500
         ((offsets, error),) = called
         assert offsets == {T0: OffsetAndMetadata(1)}
         assert isinstance(error, ClientError), "a commit without a response has failed"
-        group.stage.network.heal()
+        group.fixture.network.heal()
 
     play(scenario)
 
