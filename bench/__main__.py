@@ -108,8 +108,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _chosen_cases(arguments: list[str]) -> list[str]:
-    words = [*arguments, *os.environ.get("ONLY", "").split(",")]
-    return [case for part in words for case in part.replace(",", " ").split()] or list(CASES)
+    parts = [*arguments, *os.environ.get("ONLY", "").split(",")]
+    return [case for part in parts for case in part.replace(",", " ").split()] or list(CASES)
 
 
 def _bench(folder: Path) -> Bench:

@@ -27,6 +27,7 @@ from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
+from odradek.system.workers import ThreadWorkers
 from odradek.wire.headers import RequestHeader, encode_request_header
 from odradek.wire.message_codecs import encoder
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -109,8 +110,9 @@ async def main() -> None:
             SocketNetwork(),
             lambda: "localhost",
             lambda path: EmbeddedEnsemble(path, clock),
+            ThreadWorkers(),
         )
-        broker = Broker(sources.load(None, {}, arguments).given, environment)
+        broker = Broker(sources.load(None, {}, arguments).raw_values, environment)
         await broker.start()
         await broker._admin_manager.create_topics([NewTopic("t", 1, 1)], 5_000, validate_only=False)
         session = broker._make_session(NullConnection(), next(iter(broker._socket_server)))

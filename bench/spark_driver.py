@@ -155,7 +155,7 @@ def rows_sample(result: Result, broker: Broker, size: int) -> Sample:
 def per_core(row: Row, goal: Goal | None) -> Row:
     """Return the same measurements per CPU second of driver, JVM and Python workers."""
     samples = {
-        side: [Sample(sample.cost["rows_per_cpu_second"], sample.cost) for sample in taken]
-        for side, taken in row.samples.items()
+        side: [Sample(sample.cost["rows_per_cpu_second"], sample.cost) for sample in samples_of_side]
+        for side, samples_of_side in row.samples.items()
     }
     return Row(row.case, row.load, "rows per CPU s", goal, samples, row.not_run, peer=row.peer)

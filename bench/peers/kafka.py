@@ -105,9 +105,9 @@ class ZooKeeper:
 
     def has_sessions(self) -> bool:
         """Return whether a broker session exists, of a live or dead broker."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as asked:
-            asked.sendall(b"dump")
-            with asked.makefile("rb") as response:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as connection:
+            connection.sendall(b"dump")
+            with connection.makefile("rb") as response:
                 return b"/brokers/ids/" in response.read()
 
     def rss_bytes(self) -> int:

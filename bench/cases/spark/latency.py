@@ -62,7 +62,9 @@ def _ages(bench: Bench, sides: SparkSides) -> None:
         return sample
 
     bench.compare(middle, FORMATS, measure, missing=sides.missing)
-    late = {side: [Sample(s.cost["p99"], s.cost) for s in taken] for side, taken in middle.samples.items()}
+    late = {
+        side: [Sample(s.cost["p99"], s.cost) for s in samples] for side, samples in middle.samples.items()
+    }
     bench.rows.append(Row(CASE, f"{load}, p99", "ms", LATENCY, late, middle.not_run, peer=PEER))
 
 

@@ -40,25 +40,25 @@ def run(bench: Bench) -> None:
 
 
 def _compare(bench: Bench, sides: SparkSides, guarantee: str) -> None:
-    def measure(way: Variant) -> Sample:
-        return _measure(bench, sides, way)
+    def measure(variant: Variant) -> Sample:
+        return _measure(bench, sides, variant)
 
-    ways = {SUBJECT: Variant(FORMATS[SUBJECT], guarantee), PEER: Variant(FORMATS[PEER])}
-    warm_up(bench, sides, ways, measure)
+    variants = {SUBJECT: Variant(FORMATS[SUBJECT], guarantee), PEER: Variant(FORMATS[PEER])}
+    warm_up(bench, sides, variants, measure)
     row = Row(CASE, f"batch write, {SIZE} B, {guarantee}", "rows/s", NOT_WORSE, peer=PEER)
-    bench.compare(row, ways, measure, missing=sides.missing, warm_up=False)
+    bench.compare(row, variants, measure, missing=sides.missing, warm_up=False)
     bench.rows.append(per_core(row, NOT_WORSE))
 
 
-def _measure(bench: Bench, sides: SparkSides, way: Variant) -> Sample:
+def _measure(bench: Bench, sides: SparkSides, variant: Variant) -> Sample:
     topic = bench.fresh_name("spark-write")
     sides.broker.create_topic(topic, PARTITIONS)
-    options = {} if way.guarantee is None else {"guarantee": way.guarantee}
-    if way.guarantee == "exactly_once":
+    options = {} if variant.guarantee is None else {"guarantee": variant.guarantee}
+    if variant.guarantee == "exactly_once":
         options["sinkId"] = topic
-    spec = {"format": way.format, "topic": topic, "rows": ROWS, "size": SIZE, "tasks": TASKS}
+    spec = {"format": variant.format, "topic": topic, "rows": ROWS, "size": SIZE, "tasks": TASKS}
     sample = rows_sample(sides.measure("write_batch", options=options, **spec), sides.broker, SIZE)
-    _expect(sides.broker, topic, markers_max=TASKS * PARTITIONS if way.guarantee == "exactly_once" else 0)
+    _expect(sides.broker, topic, markers_max=TASKS * PARTITIONS if variant.guarantee == "exactly_once" else 0)
     sides.broker.delete_topic(topic)
     return sample
 

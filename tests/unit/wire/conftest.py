@@ -160,12 +160,12 @@ def field_values(name: str, field: Field, version: int, special: Special) -> st.
         return st.none() | whole.filter(lambda value: value != type(value)())
     if field.kind == "array":
         of = field.of
-        one = (
+        element = (
             field_values(name, of, version, special)
             if isinstance(of, Field)
             else structures(of, version, special)
         )
-        strategy = st.lists(one, max_size=2)
+        strategy = st.lists(element, max_size=2)
     else:
         narrowed = special(name, field)
         strategy = plain_values(field) if narrowed is None else narrowed
