@@ -10,9 +10,9 @@ from tests.faults.spark import kills
 
 @pytest.mark.timeout(900)
 def test_each_record_is_copied_once_despite_driver_and_broker_kills(tmp_path: Path) -> None:
-    tally = kills.play(tmp_path, ("at_least_once",), 1, seed=1912)
-    print(tally.report())
-    assert tally.faults == 2
-    assert tally.violations == []
+    report = kills.play(tmp_path, ("at_least_once",), 1, seed=1912)
+    print(report.text())
+    assert report.faults == 2
+    assert report.violations == []
     # At least once duplicates records written before a kill, which the other guarantees prevent.
-    assert tally.outcomes["at_least_once: records too many"] > 0
+    assert report.outcomes["at_least_once: records too many"] > 0
