@@ -103,12 +103,12 @@ def test_reopened_file_has_no_ephemeral_nodes(tmp_path: Path) -> None:
 
 def test_file_is_synced_with_each_commit(tmp_path: Path) -> None:
     database = Database(str(tmp_path / FILE_NAME))
-    told = [
+    pragmas = [
         database._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous")
     ]
     database.close()
-    assert told == ["wal", 2]
+    assert pragmas == ["wal", 2]
 
 
 def test_second_process_cannot_open_the_store(tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ def test_clients_survive_broker_restarts(
 
 def fine() -> tuple[History, Logs]:
     """Return a valid history: a plain producer, a transactional one, and two readers."""
-    sends = [Send("p-0", 0, 0, told=1), Send("p-1", 0, 1, told=1), Send("p-2", 0, -1, "late", 1)]
+    sends = [Send("p-0", 0, 0, callbacks=1), Send("p-1", 0, 1, callbacks=1), Send("p-2", 0, -1, "late", 1)]
     plain = ProducerPart("p", sends)
-    kept = Transaction([Send("t-0", 0, 2, told=1), Send("t-1", 1, 0, told=1)], "committed")
-    dropped = Transaction([Send("t-2", 0, 4, told=1), Send("t-3", 1, -1, "aborted", 1)], "aborted")
+    kept = Transaction([Send("t-0", 0, 2, callbacks=1), Send("t-1", 1, 0, callbacks=1)], "committed")
+    dropped = Transaction([Send("t-2", 0, 4, callbacks=1), Send("t-3", 1, -1, "aborted", 1)], "aborted")
     transactor = ProducerPart("t", [*kept.sends, *dropped.sends], [kept, dropped])
     first = ConsumerPart("a", [Assigned((0, 1)), Poll(0, 0, "p-0"), Poll(0, 1, "p-1"), Poll(1, 0, "t-1")])
     second = ConsumerPart("b", [Assigned((0,)), Poll(0, 1, "p-1"), Poll(0, 2, "t-0")])
@@ -121,11 +121,11 @@ def _miss(history: History, _logs: Logs) -> None:
 
 
 def _tell_twice(history: History, _logs: Logs) -> None:
-    history.producers[0].sends[0].told = 2
+    history.producers[0].sends[0].callbacks = 2
 
 
 def _tell_nobody(history: History, _logs: Logs) -> None:
-    history.producers[0].sends[2].told = 0
+    history.producers[0].sends[2].callbacks = 0
 
 
 def _stumble(history: History, _logs: Logs) -> None:
@@ -147,8 +147,8 @@ def _stumble(history: History, _logs: Logs) -> None:
         (_go_back, "nonmonotonic-poll: a read 0 of 0 after 1"),
         (_misread, "inconsistent-offsets: a read p-7 at (0, 0), where p-0 is"),
         (_miss, "never-polled: 1 records of partition 0, the first at 2"),
-        (_tell_twice, "callback: p heard 2 times of p-0"),
-        (_tell_nobody, "callback: p heard 0 times of p-2"),
+        (_tell_twice, "callback: p had 2 callbacks for p-0"),
+        (_tell_nobody, "callback: p had 0 callbacks for p-2"),
         (_stumble, "a: KeyError: 3"),
     ],
 )

@@ -72,7 +72,7 @@ def test_concurrent_commits_may_be_in_any_order() -> None:
 @pytest.mark.parametrize("late", [Observed(65, {0: 9}), Observed(75, {1: 1})])
 def test_decreasing_committed_offset_is_detected(late: Observed) -> None:
     (violations,) = checker.check_history(FINE, [*OBSERVED, late], STORED)
-    assert "was told after" in violations
+    assert "was observed after" in violations
 
 
 def test_owner_starting_below_committed_offset_is_detected() -> None:

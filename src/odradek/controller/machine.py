@@ -1,10 +1,10 @@
 """The controller as a pure state machine: ``step(context, event)`` updates the context and returns actions.
 
-A partition comes online in two steps: its state is written to the store, and only once that has succeeded
-(``PartitionStatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the
-store forgets the topic, then brokers forget it.
+A partition comes online in two steps: its state is written to the store, and only after that has succeeded
+(``PartitionStatesWritten``) are requests sent to brokers. A topic is deleted in three: brokers delete their
+replicas, then its znodes are removed, then brokers drop it from their metadata caches.
 
-A replica whose disk failed is as good as one whose broker is gone, until that broker is restarted.
+A replica in a failed log directory counts as dead until its broker restarts.
 """
 
 from __future__ import annotations

@@ -83,14 +83,14 @@ class Sender(Actor):
 
 
 def _noting(send: Send) -> Any:
-    def told(metadata: Any, error: BaseException | None) -> None:
-        send.told += 1
+    def on_result(metadata: Any, error: BaseException | None) -> None:
+        send.callbacks += 1
         if error is None and metadata is not None:
             send.offset = metadata.offset
         else:
             send.error = f"{type(error).__name__}: {error}"
 
-    return told
+    return on_result
 
 
 class Transactor(Actor):

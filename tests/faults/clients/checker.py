@@ -48,8 +48,8 @@ def _at(log: Log) -> dict[tuple[int, int], str]:
 def not_told_once(history: History) -> Iterator[str]:
     """Yield sends without exactly one callback."""
     for producer, send in _sends(history):
-        if send.told != 1:
-            yield f"callback: {producer.name} heard {send.told} times of {send.value}"
+        if send.callbacks != 1:
+            yield f"callback: {producer.name} had {send.callbacks} callbacks for {send.value}"
 
 
 def lost_writes(history: History, written: Log, committed: Log) -> Iterator[str]:

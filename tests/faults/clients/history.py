@@ -20,7 +20,7 @@ class Send:
     partition: int
     offset: int = -1
     error: str = ""
-    told: int = 0
+    callbacks: int = 0
     """Number of callbacks."""
 
 

@@ -83,7 +83,7 @@ def commits_going_back(journals: Journals, observed: Sequence[Observed]) -> Iter
         for partition, offset in observation.offsets.items():
             floor = max(floors.before(partition, observation.asked_ns), highest.get(partition, 0))
             if offset < floor:
-                yield f"partition {partition}: committed offset {offset} was told after {floor}"
+                yield f"partition {partition}: committed offset {offset} was observed after {floor}"
             highest[partition] = max(offset, highest.get(partition, 0))
 
 

@@ -106,15 +106,15 @@ class OwnedPartitions:
 class Generations(logging.Handler):
     """The generation joined by librdkafka, which only its log has."""
 
-    TOLD = re.compile(r"JoinGroup response: GenerationId (\d+),")
+    JOINED = re.compile(r"JoinGroup response: GenerationId (\d+),")
 
     def __init__(self) -> None:
         super().__init__()
         self.newest = -1
 
     def emit(self, record: logging.LogRecord) -> None:
-        if found := self.TOLD.search(record.getMessage()):
-            self.newest = int(found.group(1))
+        if match := self.JOINED.search(record.getMessage()):
+            self.newest = int(match.group(1))
 
 
 def run_confluent(membership: Membership, journal: Any, stopping: Stopping) -> None:

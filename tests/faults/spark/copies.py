@@ -120,7 +120,9 @@ def _classify(sink: str, expected: set[str], copies: Counter[str], report: Fault
     missing, strange = expected - copies.keys(), copies.keys() - expected
     surplus = copies.total() - len(copies)
     report.check(not missing, f"{sink}: {len(missing)} records are missing, as {sorted(missing)[:3]}")
-    report.check(not strange, f"{sink}: {len(strange)} records nobody sent, as {sorted(strange)[:3]}")
+    report.check(
+        not strange, f"{sink}: {len(strange)} records that were never sent, as {sorted(strange)[:3]}"
+    )
     if sink != "at_least_once":
         twice = [value for value, count in copies.items() if count > 1]
         report.check(not surplus, f"{sink}: {surplus} records too many, as {twice[:3]}")

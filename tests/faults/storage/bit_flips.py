@@ -82,7 +82,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 def play(count: int | None, seed: int, *, clean: bool) -> FaultReport:
     """Flip ``count`` bits (all if None), one at a time, then delete each file once."""
-    report = FaultReport(f"bit flips after {'a stop in order' if clean else 'the end of the process'}", seed)
+    report = FaultReport(f"bit flips after {'a clean shutdown' if clean else 'a crash'}", seed)
 
     async def main() -> None:
         cluster = MemoryCluster(seed)

@@ -108,9 +108,7 @@ async def _round(seed: int, fault: tuple[str, int, Fail], rng: random.Random, re
             failed_count <= 1,
             f"{description}, {errno.errorcode[code]}: {failed_count} appends refused after one error",
         )
-    report.outcomes[
-        f"{errno.errorcode[code]}: {'appends failed_count' if failed_count else 'nobody noticed'}"
-    ] += 1
+    report.outcomes[f"{errno.errorcode[code]}: {'appends failed' if failed_count else 'no effect'}"] += 1
     await _end_and_read(cluster, broker, kept, f"{description}, {errno.errorcode[code]}", report)
 
 

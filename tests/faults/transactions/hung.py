@@ -62,7 +62,7 @@ def _hang(broker: Killable, name: str, *, kills: bool, after: float, report: Fau
         entry = append(connection, TOPIC, 0, batch_of(b"behind it"))
         report.check(entry.error_code == 0, f"{name}: a plain record was refused: {entry.error_code}")
         report.check(
-            _stable(connection) <= entry.base_offset, f"{name}: the open transaction held nobody back"
+            _stable(connection) <= entry.base_offset, f"{name}: the open transaction did not block readers"
         )
     time.sleep(after)
     if kills:

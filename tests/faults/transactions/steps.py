@@ -285,4 +285,4 @@ def _committed(address: str, client: str) -> int:
             if code not in (*NOT_THERE_YET, UNSTABLE):
                 return max(int(response.topics[0].partitions[0].committed_offset), 0)
             time.sleep(0.05)
-    raise AssertionError(f"the offset of {client} is not told: error {code}")
+    raise AssertionError(f"OffsetFetch of {client} failed with {code}")

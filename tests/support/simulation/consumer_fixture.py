@@ -69,9 +69,9 @@ class ConsumerFixture:
         topic = TopicProduceData(name=partition.topic, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
         response = await self.ask(PRODUCE, 8, request)
-        told = response.responses[0].partition_responses[0]
-        assert told.error_code == 0, told
-        return int(told.base_offset)
+        partition_response = response.responses[0].partition_responses[0]
+        assert partition_response.error_code == 0, partition_response
+        return int(partition_response.base_offset)
 
     async def write(self, partition: TopicPartition, *values: bytes | None, **fields: Any) -> int:
         return await self.write_batch(partition, batch(*values, **fields))
