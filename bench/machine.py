@@ -21,7 +21,7 @@ def facts() -> dict[str, str]:
         "cores": str(psutil.cpu_count()),
         "memory_gb": f"{psutil.virtual_memory().total / 1e9:.1f}",
         "python": platform.python_version(),
-        "confluent-kafka": confluent_kafka.__version__,
+        "confluent-kafka": str(confluent_kafka.__version__),
         "librdkafka": str(confluent_kafka.libversion()[0]),
         "load_average_at_start": " ".join(f"{load:.2f}" for load in psutil.getloadavg()),
     }

@@ -58,7 +58,7 @@ class NullConnection:
 
 def frame(api_key: int, version: int, message: Any) -> bytes:
     head = encode_request_header(RequestHeader(api_key, version, 1, "profile"))
-    body = encoder(type(message), version)(message)
+    body = encoder(message.__class__, version)(message)
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
@@ -115,6 +115,7 @@ async def main() -> None:
         broker = Broker(sources.load(None, {}, arguments).raw_values, environment)
         await broker.start()
         await broker._admin_manager.create_topics([NewTopic("t", 1, 1)], 5_000, validate_only=False)
+        assert broker._socket_server is not None
         session = broker._make_session(NullConnection(), next(iter(broker._socket_server)))
         measure("produce of one batch of 100 B", feeding(session, produce_frame()))
         partition = broker._replica_manager.get_partition("t", 0)

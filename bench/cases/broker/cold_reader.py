@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench.fixtures.topic_fill import TopicFill, fill, log_files
@@ -68,13 +69,17 @@ def _rows() -> list[tuple[Row, Callable[[Round, Broker], Sample]]]:
     rows: list[tuple[Row, Callable[[Round, Broker], Sample]]] = []
     for share in SHARES:
         row = Row(CASE, f"tail alone, {share}", "ms", None)
-        rows.append((row, lambda done, b, name=share: load_sample(done.alone[name], done.alone, b)))
+        rows.append((row, partial(_alone, name=share)))
     for share in SHARES:
         row = Row(CASE, f"tail beside a cold reader, {share}", "ms", GOALS.get(share))
-        rows.append((row, lambda done, b, name=share: _beside(done, b, name)))
+        rows.append((row, partial(_beside, name=share)))
     row = Row(CASE, "the cold reader", "MB/s", None)
     rows.append((row, lambda done, _: Sample(done.cold["bytes"] / MB / done.cold["seconds"])))
     return rows
+
+
+def _alone(done: Round, broker: Broker, name: str) -> Sample:
+    return load_sample(done.alone[name], done.alone, broker)
 
 
 def _beside(done: Round, broker: Broker, name: str) -> Sample:

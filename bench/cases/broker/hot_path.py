@@ -6,6 +6,9 @@ record; a fetch returns one such batch. The cost per fetched MB comes from fetch
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from bench.fixtures.topic_fill import TopicFill, fill
 from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
 from bench.loads.worker import run_load
@@ -31,9 +34,14 @@ def run(bench: Bench) -> None:
             ("fetch of one partition, 100 B", "CPU µs/request", GOAL, _fetch),
             ("fetch, each further MB", "CPU µs/MB", None, _copy),
         ):
-            bench.settle(sides, lambda b, m=measure: m(bench, b).value, SETTLE_CPU_SECONDS)
+            sample = partial(measure, bench)
+            bench.settle(sides, _value_of(sample), SETTLE_CPU_SECONDS)
             row = Row(CASE, load, unit, goal)
-            bench.compare(row, sides.running, lambda b, m=measure: m(bench, b), missing=sides.missing)
+            bench.compare(row, sides.running, sample, missing=sides.missing)
+
+
+def _value_of(measure: Callable[[Broker], Sample]) -> Callable[[Broker], float]:
+    return lambda broker: measure(broker).value
 
 
 def _produce(bench: Bench, broker: Broker) -> Sample:

@@ -24,11 +24,11 @@ def run(bench: Bench) -> None:
         for broker in sides.running.values():
             fill(bench, broker, FETCH_TOPIC, TopicFill(partitions=LANES, batches=10, records=1, size=SIZE))
         for api in ("produce", "fetch"):
-            bench.settle(
-                sides,
-                lambda b, api=api: _cpu_seconds(_measure(bench, b, api, 5, lanes=LANES)),
-                SETTLE_CPU_SECONDS,
-            )
+
+            def cpu_seconds(broker: Broker, api: str = api) -> float:
+                return _cpu_seconds(_measure(bench, broker, api, 5, lanes=LANES))
+
+            bench.settle(sides, cpu_seconds, SETTLE_CPU_SECONDS)
             for in_flight in (1, 5):
                 row = Row(CASE, f"{api}, {in_flight} in flight", "requests/s", GOAL)
 

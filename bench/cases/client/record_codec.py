@@ -22,8 +22,11 @@ def run(bench: Bench) -> None:
             for peer, goal in GOALS.items():
                 row = Row(CASE, f"{work}, {value_bytes} B", "records/s", Goal("ratio", "≥", goal), peer=peer)
                 codecs = {SUBJECT: SUBJECT, peer: peer}
-                load = (work, value_bytes)
-                bench.compare(row, codecs, lambda codec, load=load: _measure(bench, codec, *load), missing={})
+
+                def measure(codec: str, work: str = work, value_bytes: int = value_bytes) -> Sample:
+                    return _measure(bench, codec, work, value_bytes)
+
+                bench.compare(row, codecs, measure, missing={})
 
 
 def _measure(bench: Bench, codec: str, work: str, value_bytes: int) -> Sample:

@@ -8,6 +8,7 @@ producers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from bench.growth import growth
 from bench.harness import Bench, Goal, Row, Sample, load_sample
@@ -22,7 +23,7 @@ FLAT = Goal("ratio", "≤", 1.5)
 
 
 def run(bench: Bench) -> None:
-    rows = []
+    rows: list[Row] = []
     with bench.brokers(pinned=True) as sides:
         for count in PRODUCERS:
             topic = bench.fresh_name("producers")
@@ -35,8 +36,11 @@ def run(bench: Bench) -> None:
             ) -> Sample:
                 return _measure(bench, broker, topic, count, written)
 
+            def cpu_us(broker: Broker, measure: Callable[[Broker], Sample] = measure) -> float:
+                return measure(broker).cost["cpu_us"]
+
             if not rows:
-                bench.settle(sides, lambda b, m=measure: m(b).cost["cpu_us"])
+                bench.settle(sides, cpu_us)
             row = Row(CASE, f"produce, {count:,} producers", "µs", None)
             rows.append(bench.compare(row, sides.running, measure, missing=sides.missing))
     load = f"produce, {PRODUCERS[-1]:,} producers ÷ {PRODUCERS[0]}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+from collections.abc import Callable
 
 from bench.fixtures.topic_fill import log_files
 from bench.growth import growth
@@ -51,8 +52,11 @@ def run(bench: Bench) -> None:
                 def measure(broker: Broker, api: str = api, count: int = count) -> Sample:
                     return _measure(bench, broker, api, count, start_ms)
 
+                def cpu_us(broker: Broker, measure: Callable[[Broker], Sample] = measure) -> float:
+                    return measure(broker).cost["cpu_us"]
+
                 if not existing:
-                    bench.settle(sides, lambda b, m=measure: m(b).cost["cpu_us"])
+                    bench.settle(sides, cpu_us)
                 row = Row(CASE, f"{label}, {count:,} segments", "µs", None)
                 rows[api].append(bench.compare(row, sides.running, measure, missing=sides.missing))
             existing = count
