@@ -186,13 +186,16 @@ def test_rebalance_calls_listeners(clients: Clients, bootstrap: str, topic: str)
 def test_blocking_listener_can_commit(bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
     write(bootstrap, partition, [b"0", b"1"])
-    options = {"bootstrap_servers": bootstrap, "group_id": topic, "enable_auto_commit": False, **EARLIEST}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": topic, **EARLIEST}
+    options["enable_auto_commit"] = False
     with odradek.Consumer(**options) as consumer:
-        listener = RecordingListener(lambda: consumer.commit())
+        listener: Any = RecordingListener(lambda: consumer.commit())  # has no on_partitions_lost
         consumer.subscribe([topic], listener=listener)
         assert values_of(read(consumer, 2)) == [b"0", b"1"]
     with odradek.Consumer(**options) as consumer:
-        assert consumer.committed(partition)[partition].offset == 2
+        committed = consumer.committed(partition)[partition]
+        assert committed is not None
+        assert committed.offset == 2
 
 
 def test_wakeup_from_other_thread_interrupts_poll(clients: Clients, bootstrap: str, topic: str) -> None:

@@ -53,6 +53,11 @@ def create(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, s
 
 def fill_plain(stock: SparkTopics, first: int = 0) -> None:
     """Produce forty records to partitions 0, 2, 1, 2 in turn."""
+    headers: list[list[tuple[str, str | bytes | None]]] = [
+        [],
+        [("h", b"1"), ("h", None), ("", b"")],
+        [("trace", b"\x00\xff")],
+    ]
     producer = Producer({"bootstrap.servers": stock.bootstrap})
     for number in range(first, first + RECORDS):
         producer.produce(
@@ -61,7 +66,7 @@ def fill_plain(stock: SparkTopics, first: int = 0) -> None:
             value=(f"v{number}".encode(), b"", None)[number % 5 % 3],
             partition=(0, 2, 1, 2)[number % 4],
             timestamp=BEGIN_MS + number * STEP_MS,
-            headers=([], [("h", b"1"), ("h", None), ("", b"")], [("trace", b"\x00\xff")])[number % 3],
+            headers=headers[number % 3],
         )
     assert producer.flush(ANSWER_SECONDS_MAX) == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import (
@@ -66,7 +68,9 @@ def test_confluent_election_is_not_needed(admin: AdminClient, topic: str) -> Non
 
 
 def test_confluent_finds_no_scram_credentials(admin: AdminClient) -> None:
-    assert admin.describe_user_scram_credentials().result(30) == {}
+    future = admin.describe_user_scram_credentials()
+    assert isinstance(future, Future)
+    assert future.result(30) == {}
 
 
 def test_kafka_python_reassigns_partitions_to_their_current_replicas(bootstrap: str, topic: str) -> None:

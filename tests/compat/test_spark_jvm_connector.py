@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.peers.spark_connector import spark_connector
@@ -190,8 +191,8 @@ def test_both_formats_split_a_stream_into_the_same_batches(
         frame = read_stream(
             spark, format_, stock, {"subscribe": "<plain>", "startingOffsets": "earliest", **options}
         )
-        query = frame.writeStream.format("noop").trigger(availableNow=True)
-        query = query.option("checkpointLocation", str(tmp_path / format_)).start()
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / format_)).start()
         assert query.awaitTermination(QUERY_SECONDS_MAX)
         done = [progress for progress in query.recentProgress if progress["numInputRows"]]
         return [(item["numInputRows"], item["sources"][0]["endOffset"]) for item in done]
@@ -274,7 +275,8 @@ def _read_by_client(bootstrap: str, topic: str, partitions: int) -> list[tuple[o
         {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True, "log_level": 2}
     )
     reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    result, ended = [], set()
+    result: list[tuple[Any, ...]] = []
+    ended: set[int | None] = set()
     while len(ended) < partitions:
         message = reader.poll(QUERY_SECONDS_MAX)
         assert message is not None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -14,7 +15,7 @@ from odradek.system.transports import TransportNetwork
 from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
-from odradek.testing.network import RESET, MemoryNetwork
+from odradek.testing.network import RESET, MemoryConnection, MemoryNetwork
 from odradek.testing.network_contract import (
     HOST,
     Collector,
@@ -89,7 +90,7 @@ async def _as_coroutine(work: Awaitable[None]) -> None:
     await work
 
 
-def _in_memory(body: Callable[[MemoryNetwork, Network], Awaitable[None]], **how: int) -> None:
+def _in_memory(body: Callable[[MemoryNetwork, Network], Awaitable[None]], **how: Any) -> None:
     network = MemoryNetwork(SeededEntropy(1), **how)
     run_virtually(lambda: body(network, network.host(HOST)))
 
@@ -97,11 +98,12 @@ def _in_memory(body: Callable[[MemoryNetwork, Network], Awaitable[None]], **how:
 def test_held_connection_delivers_after_release() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
         pair = await ConnectionPair.connect(host)
-        pair.dialled.hold()
+        dialled = cast(MemoryConnection, pair.dialled)
+        dialled.hold()
         pair.dialled.send([b"waits"])
         await asyncio.sleep(3600)
         assert not pair.accepted_side.received
-        pair.dialled.release()
+        dialled.release()
         await until(lambda: pair.accepted_side.received == b"waits")
 
     _in_memory(body)
@@ -110,7 +112,7 @@ def test_held_connection_delivers_after_release() -> None:
 def test_muted_connection_delivers_nothing() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
         pair = await ConnectionPair.connect(host)
-        pair.dialled.mute()
+        cast(MemoryConnection, pair.dialled).mute()
         pair.dialled.send([b"lost"])
         pair.dialled.close()
         await asyncio.sleep(3600)
@@ -125,7 +127,7 @@ def test_reset_notifies_both_ends() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
         pair = await ConnectionPair.connect(host)
         pair.dialled.send([b"on its way"])
-        pair.accepted.reset()
+        cast(MemoryConnection, pair.accepted).reset()
         assert pair.dialled_side.lost == [RESET]
         assert pair.accepted_side.lost == [RESET]
         assert not network.connections

@@ -27,6 +27,9 @@ class StillClock:
     def monotonic_ms(self) -> int:
         return 0
 
+    def monotonic_ns(self) -> int:
+        return 0
+
     async def sleep_ms(self, duration_ms: int) -> None:
         raise AssertionError("a store does not sleep")
 

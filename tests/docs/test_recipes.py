@@ -103,7 +103,7 @@ def committed_values(address: str, topic: str) -> list[str]:
         end = consumer.end_offsets([place])[place]
         found: list[str] = []
         while consumer.position(place) < end:
-            found += [record.value.decode() for record in consumer.poll(1.0)]
+            found += [(record.value or b"").decode() for record in consumer.poll(1.0)]
         return found
 
 

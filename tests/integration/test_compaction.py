@@ -15,7 +15,7 @@ WAIT_SECONDS_MAX = 60
 DELETE_RETENTION_MS = 1_500
 
 
-def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]]:
+def read_all(bootstrap: str, topic: str) -> list[tuple[int | None, bytes, bytes | None]]:
     """Read offset, key and value of all records."""
     consumer = Consumer(
         {
@@ -30,10 +30,11 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]
     while True:
         message = consumer.poll(10)
         assert message is not None, "no record within ten seconds"
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             break
-        records.append((message.offset(), message.key(), message.value()))
+        records.append((message.offset(), message.key() or b"", message.value()))
     consumer.close()
     return records
 
@@ -81,7 +82,7 @@ def test_consumer_reads_latest_value_per_key_and_tombstones_are_removed(
         send(f"key-{key}", None)
     fill_segment()
 
-    def keyed_records() -> list[tuple[int, bytes, bytes | None]]:
+    def keyed_records() -> list[tuple[int | None, bytes, bytes | None]]:
         return [record for record in read_all(broker.bootstrap, topic) if record[1].startswith(b"key-")]
 
     wait_until(lambda: len(keyed_records()) == KEYS, "old values are still in the log")

@@ -149,7 +149,7 @@ def probed(source: str, probe: str) -> ast.Module:
             for name in BLOCK_FIELDS:
                 block = getattr(node, name, None)
                 if isinstance(block, list) and block:
-                    place = [ast.Constant(function), ast.Constant(block[0].lineno)]
+                    place: list[ast.expr] = [ast.Constant(function), ast.Constant(block[0].lineno)]
                     block.insert(0, ast.Expr(ast.Call(ast.Name(probe, ast.Load()), place, [])))
     return ast.fix_missing_locations(tree)
 

@@ -108,9 +108,9 @@ class Functions:
         wanted = {str(ROOT / path): path for path in paths}
         for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
             code = function.__code__
-            path = wanted.get(code.co_filename)
-            if path is not None and "<locals>" not in code.co_qualname:
-                self.by_name[path, code.co_qualname].append(function)
+            loaded_from = wanted.get(code.co_filename)
+            if loaded_from is not None and "<locals>" not in code.co_qualname:
+                self.by_name[loaded_from, code.co_qualname].append(function)
         if not self.by_name:
             raise LookupError(f"no function of {paths} is loaded")
 

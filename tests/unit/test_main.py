@@ -126,9 +126,9 @@ def test_an_unknown_log_level_is_refused(
 
 
 def test_the_levels_of_the_setting_are_those_of_the_events() -> None:
-    assert [level for level in (*events.LEVELS, "loud") if ODRADEK_LOG_LEVEL.check(level) is None] == list(
-        events.LEVELS
-    )
+    check = ODRADEK_LOG_LEVEL.check
+    assert check is not None
+    assert [level for level in (*events.LEVELS, "loud") if check(level) is None] == list(events.LEVELS)
 
 
 def test_the_formats_of_the_setting_are_those_of_the_events() -> None:

@@ -138,7 +138,7 @@ class Confluent:
     name = "confluent-kafka"
 
     def __init__(self, bootstrap: str) -> None:
-        self._to = {"bootstrap.servers": bootstrap}
+        self._to: dict[str, Any] = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._to)
         self._producers: dict[tuple[Any, ...], ConfluentProducerHandle] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
@@ -68,8 +68,8 @@ class ConfluentMember:
         messages = self._consumer.consume(RECORDS_MAX, timeout=seconds)
         return [
             Received(
-                message.partition(),
-                message.offset(),
+                cast(int, message.partition()),
+                cast(int, message.offset()),
                 message.key(),
                 message.value(),
                 (),

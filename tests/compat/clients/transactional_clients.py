@@ -143,9 +143,12 @@ class ConfluentTransactor:
             message = consumer.poll(1)
             if message is None:
                 continue
-            if message.error() is None:
-                result[message.partition()].append(message.value())
-            elif message.error().code() == confluent.KafkaError._PARTITION_EOF:
+            error, partition, value = message.error(), message.partition(), message.value()
+            if error is None:
+                assert partition is not None
+                assert value is not None
+                result[partition].append(value)
+            elif error.code() == confluent.KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
         consumer.close()
         return [value for partition in partitions for value in result[partition]]
@@ -327,7 +330,7 @@ class OdradekTransactor:
             result = consumer.committed(at)[at]
         return 0 if result is None else result.offset
 
-    def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
+    def read(self, topic: str, isolation: Any, partitions: Sequence[int] = (0,)) -> list[bytes]:
         assigned = [odradek.TopicPartition(topic, partition) for partition in partitions]
         result: dict[int, list[bytes]] = {partition: [] for partition in partitions}
         with odradek.Consumer(**self._to, isolation_level=isolation) as consumer:

@@ -112,7 +112,7 @@ def test_transaction_markers_are_encoded_and_decoded_equally(kind: ControlRecord
 def test_down_conversion_equals_kafka(name: str) -> None:
     target, codec_name, kind = name.split("-")
     source = BATCHES[f"magic2-{codec_name}-{kind}"]
-    converted = down_convert(source, int(target[-1]), 101)
+    converted = down_convert(source, 0 if target[-1] == "0" else 1, 101)
     assert codec.decode(converted) == codec.decode(BATCHES[name])
     ours, theirs = codec.read_headers(converted), codec.read_headers(BATCHES[name])
     assert [(h.base_offset, h.attributes, h.max_timestamp) for h in ours] == [

@@ -29,7 +29,7 @@ def listed(text: str) -> list[str]:
 
 
 def parse_case(line: str) -> Case:
-    batches, known, latest, kept_last, now, retention, *flags, kept = line.split(" ")
+    batches, known, latest, kept_last, now, retention, discard, empty, drop, kept = line.split(" ")
     pairs = (pair.split("=") for pair in listed(known))
     return Case(
         bytes.fromhex(batches),
@@ -38,7 +38,9 @@ def parse_case(line: str) -> Case:
         [int(offset) for offset in listed(kept_last)],
         int(now),
         int(retention),
-        *(flag == "1" for flag in flags),
+        discard == "1",
+        empty == "1",
+        drop == "1",
         bytes.fromhex(kept.strip("-")),
     )
 
@@ -53,7 +55,7 @@ def filter_log(case: Case) -> bytes:
         keys.put(key, offset)
     keys.update_latest_offset(case.latest_offset)
     out = bytearray()
-    kept_last = array("q", case.kept_last_offsets)
+    kept_last = memoryview(array("q", case.kept_last_offsets))
     position = 0
     while True:
         if not case.discard_records:

@@ -199,6 +199,7 @@ def _format_effect(effect: Effect) -> str:
             return f"schedule {_format_timer(timer)} in {delay_ms} ms"
         case CancelTimer(timer):
             return f"cancel {_format_timer(timer)}"
+    raise AssertionError(f"no text for {effect}")
 
 
 def _format_timer(timer: object) -> str:

@@ -41,7 +41,7 @@ def test_backoff_doubles_up_to_its_maximum(attempt, expected_ms):
         (ErrorCode.INVALID_CONFIG, RequestRefused),
     ],
 )
-def test_error_code_maps_to_its_exception_class(code, cls):
+def test_error_code_maps_to_its_exception_class(code: ErrorCode, cls: type) -> None:
     error = broker_error(code, "topic letters", message="no", broker="1 (host:9092)")
     assert type(error) is cls
     assert error.code is code

@@ -40,4 +40,4 @@ def test_admin_rejects_a_single_string(call: str) -> None:
 def test_consumer_rejects_a_single_string() -> None:
     consumer = aio.Consumer(bootstrap_servers="localhost:9092", group_id="g")
     with pytest.raises(TypeError, match=r"topics must be a list of names, got 'visits'; write \['v"):
-        consumer.subscribe("visits")
+        consumer.subscribe("visits")  # type: ignore[arg-type]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinators.coordinator_context import CoordinatorRuntimeSettings
-from odradek.coordinators.loader import LogChunk, _decode, read_chunk
+from odradek.coordinators.loader import LogChunk, WrittenRecord, _decode, read_chunk
 from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.records.batch import BatchBuilder
@@ -289,14 +289,17 @@ def test_offsets_removed_by_compaction_are_skipped() -> None:
         fixture.submit("set", b"a", 1)
         fixture.partition.log.skip_to(10, fixture.clock.wall_ms())
         chunk = await read_chunk(fixture.partition, 0, 10, 1 << 20)
-        assert ([item.record.key for item in chunk.items], chunk.next_offset) == ([b"a"], 1)
+        assert ([cast(WrittenRecord, item).record.key for item in chunk.items], chunk.next_offset) == (
+            [b"a"],
+            1,
+        )
         assert await read_chunk(fixture.partition, 1, 10, 1 << 20) == ([], 10, [])
 
     run_scenario(scenario)
 
 
 def test_incomplete_batch_is_reported_and_skipped() -> None:
-    incomplete = SimpleNamespace(read=lambda: b"\0" * 11 + b"\xff" + b"\0" * 70)
+    incomplete: Any = SimpleNamespace(read=lambda: b"\0" * 11 + b"\xff" + b"\0" * 70)
     assert _decode(incomplete, 7, 20) == LogChunk(
         [], 20, ["from 7 on: CORRUPT_MESSAGE: the batch is incomplete"]
     )

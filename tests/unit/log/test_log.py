@@ -556,8 +556,16 @@ def test_directory_is_synced_only_after_name_changes(harness: Any) -> None:
     synced: list[str] = []
     written: list[str] = []
     sync_dir, write_whole = harness.files.sync_dir, harness.files.write_whole
-    harness.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
-    harness.files.write_whole = lambda path, content: (written.append(path), write_whole(path, content))
+
+    def record_sync(path: str) -> None:
+        synced.append(path)
+        sync_dir(path)
+
+    def record_write(path: str, content: bytes) -> None:
+        written.append(path)
+        write_whole(path, content)
+
+    harness.files.sync_dir, harness.files.write_whole = record_sync, record_write
     log = harness.create()
     for _ in range(3):
         harness.append(log)
@@ -582,6 +590,11 @@ def test_directory_sync_that_was_skipped_on_a_full_disk_happens_with_the_next_fl
         harness.run(log.flush())
     synced: list[str] = []
     sync_dir = harness.files.sync_dir
-    harness.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
+
+    def record_sync(path: str) -> None:
+        synced.append(path)
+        sync_dir(path)
+
+    harness.files.sync_dir = record_sync
     harness.run(log.flush())
     assert synced == [log.directory]

@@ -68,7 +68,13 @@ def test_cleaner_memory_is_divided_by_threads() -> None:
 
 def test_cleaner_config_is_taken_from_broker_settings() -> None:
     values = (False, 3, 7, 1000.0, 5000, 0.5, 600)
-    names = ("ENABLE", "THREADS", "BACKOFF_MS", "IO_MAX_BYTES_PER_SECOND", "DEDUPE_BUFFER_SIZE")
+    names: tuple[str, ...] = (
+        "ENABLE",
+        "THREADS",
+        "BACKOFF_MS",
+        "IO_MAX_BYTES_PER_SECOND",
+        "DEDUPE_BUFFER_SIZE",
+    )
     names += ("IO_BUFFER_LOAD_FACTOR", "IO_BUFFER_SIZE")
     settings = [getattr(broker, f"LOG_CLEANER_{name}") for name in names]
     assert CleanerConfig.of(Settings(dict(zip(settings, values, strict=True)))) == CleanerConfig(*values)

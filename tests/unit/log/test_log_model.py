@@ -17,7 +17,7 @@ CRASHES = range(40)
 """Seeds of power losses; only some of them hit the bug."""
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(STEPS)
 def test_log_matches_its_model(steps: list[Step]) -> None:
     play(steps)

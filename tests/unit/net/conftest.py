@@ -104,7 +104,7 @@ def framed(data: bytes) -> bytes:
 
 def reply(header: RequestHeader, message: Any) -> bytes:
     head = encode_response_header(header.correlation_id, header.api_key, header.api_version)
-    return framed(head + encoder(type(message), header.api_version)(message))
+    return framed(head + encoder(message.__class__, header.api_version)(message))
 
 
 class NetHarness:

@@ -42,10 +42,13 @@ def test_version_max_limits_the_version(run_scenario):
     async def scenario(harness):
         await harness.pool.ready(1, 1000)
         await harness.pool.send(1, ListGroupsRequest(), version_max=2)
-        built = []
-        await harness.pool.send(
-            1, RequestBuilder(ListGroupsRequest, lambda v: built.append(v) or ListGroupsRequest())
-        )
+        built: list[int] = []
+
+        def build(version: int) -> ListGroupsRequest:
+            built.append(version)
+            return ListGroupsRequest()
+
+        await harness.pool.send(1, RequestBuilder(ListGroupsRequest, build))
         assert [request.api_version for request in harness.scripted.requests] == [3, 2, 4]
         assert built == [4]
 

@@ -49,7 +49,7 @@ def filter_plain(
     log: bytes, keys: OffsetMap, kept_last: Iterable[int] = (), now_ms: int = NOW
 ) -> tuple[bytes, FilterResult]:
     out = bytearray()
-    counts = codec.filter_batches(log, 0, keys, array("q", kept_last), now_ms, RETENTION, out)
+    counts = codec.filter_batches(log, 0, keys, memoryview(array("q", kept_last)), now_ms, RETENTION, out)
     return bytes(out), counts
 
 
@@ -82,7 +82,9 @@ def filter_log(log: bytes, keys: OffsetMap, now_ms: int = NOW) -> bytes:
     out = bytearray()
     position = 0
     while True:
-        position = codec.filter_batches(log, position, keys, array("q"), now_ms, RETENTION, out).position
+        position = codec.filter_batches(
+            log, position, keys, memoryview(array("q")), now_ms, RETENTION, out
+        ).position
         header = codec.header_at(log, position)
         if header is None:
             return bytes(out)
@@ -353,7 +355,7 @@ def test_filter_result_has_counts_and_index_entries() -> None:
     keys = known({b"a": 50, b"b": 4, b"c": 2})
     out = bytearray(b"before")
     counts = codec.filter_batches(
-        b"skip" + first + gone + late + part, 4, keys, array("q"), NOW, RETENTION, out
+        b"skip" + first + gone + late + part, 4, keys, memoryview(array("q")), NOW, RETENTION, out
     )
     kept = codec.read_headers(out, 6)
     assert counts == FilterResult(
@@ -403,7 +405,7 @@ def test_batches_before_a_corrupt_one_are_put_but_not_output() -> None:
     assert (keys.count, keys.latest_offset) == (1, 0)
     out = bytearray()
     with pytest.raises(BrokerError):
-        codec.filter_batches(good + bad, 0, keys, array("q"), NOW, RETENTION, out)
+        codec.filter_batches(good + bad, 0, keys, memoryview(array("q")), NOW, RETENTION, out)
     assert out == b""
 
 

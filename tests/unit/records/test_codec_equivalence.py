@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -65,10 +66,7 @@ def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
 
 
 def equal_outcome(call: Callable[[SimpleNamespace], Any]) -> tuple[str, Any]:
-    compiled, python = (
-        outcome(lambda implementation=implementation: call(implementation))
-        for implementation in IMPLEMENTATIONS
-    )
+    compiled, python = (outcome(partial(call, implementation)) for implementation in IMPLEMENTATIONS)
     assert compiled == python
     return compiled
 
@@ -219,11 +217,11 @@ def test_scanned_records_are_equal(data: bytes, fixed: bool, compacted: bool, in
     count = int.from_bytes(data[57:61], "big", signed=True)
     base = int.from_bytes(data[27:35], "big", signed=True)
     for window in ((INT64_MIN, INT64_MAX), (100, 2**41), (5, 4)):
-        equal_outcome(
-            lambda implementation, window=window: implementation.scan_records(
-                data[61:], count, base, fixed, *window, compacted, invalid_max
-            )
-        )
+
+        def scan(implementation: SimpleNamespace, window: tuple[int, int] = window) -> Any:
+            return implementation.scan_records(data[61:], count, base, fixed, *window, compacted, invalid_max)
+
+        equal_outcome(scan)
 
 
 @given(batches() | damaged(), st.booleans())

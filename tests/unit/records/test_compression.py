@@ -82,7 +82,7 @@ def test_malformed_streams_are_invalid(codec: Compression, data: bytes) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_truncated_streams_are_invalid_or_shorter(codec: Compression) -> None:
     packed = compress(codec, b"0123456789" * 40)
-    verdicts = set()
+    verdicts: set[ErrorCode | bool] = set()
     for end in range(len(packed)):
         try:
             verdicts.add(len(decompress(codec, packed[:end], MIB)) < 400)

@@ -1,7 +1,7 @@
 """Messages of magic 0 and 1: decoding, validation, up- and down-conversion."""
 
 import zlib
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ from odradek.records.validation import (
 )
 
 NOW = 1_700_000_000_000
-MAGICS = [0, 1]
+MAGICS: list[Literal[0, 1]] = [0, 1]
 CODECS = list(Compression)[:4]
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
 ROWS = [Record(0, NOW, b"a", b"1"), Record(1, NOW + 7, b"b", None), Record(2, NOW + 3, b"", b"3")]
@@ -291,7 +291,7 @@ def batch(kind: Compression = Compression.NONE, **fields: Any) -> bytes:
 
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("kind", CODECS)
-def test_down_conversion_keeps_offsets_keys_and_values(magic: int, kind: Compression) -> None:
+def test_down_conversion_keeps_offsets_keys_and_values(magic: Literal[0, 1], kind: Compression) -> None:
     converted = down_convert(batch(kind), magic, 0)
     headers = codec.read_headers(converted)
     assert {header.magic for header in headers} == {magic}
@@ -317,7 +317,7 @@ def test_down_converted_wrapper_has_the_max_timestamp() -> None:
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_records_below_the_fetch_offset_are_dropped_unless_compressed(magic: int) -> None:
+def test_records_below_the_fetch_offset_are_dropped_unless_compressed(magic: Literal[0, 1]) -> None:
     assert [record.offset for record in codec.decode(down_convert(batch(), magic, 101))] == [101, 102]
     assert len(codec.decode(down_convert(batch(Compression.GZIP), magic, 101))) == 3
     assert down_convert(batch(), magic, 103) == b""
@@ -344,7 +344,7 @@ rows = st.lists(st.tuples(st.integers(-1, 2**42), st.none() | st.binary(max_size
 
 
 @given(rows, st.sampled_from(CODECS), st.sampled_from(MAGICS))
-def test_down_and_up_conversion_round_trip(given_rows: Any, kind: Compression, magic: int) -> None:
+def test_down_and_up_conversion_round_trip(given_rows: Any, kind: Compression, magic: Literal[0, 1]) -> None:
     builder = BatchBuilder(100, compression=kind)
     for timestamp, value in given_rows:
         builder.append(timestamp, value, value)

@@ -23,7 +23,7 @@ def test_heap_is_frozen_as_partitions_are_added(heap: FrozenHeap) -> None:
     heap.resized(STEP_PARTITIONS)
     frozen = gc.get_freeze_count()
     assert frozen > 0
-    kept = [[] for _ in range(1000)]
+    kept: list[list[int]] = [[] for _ in range(1000)]
     heap.resized(2 * STEP_PARTITIONS - 1)
     assert gc.get_freeze_count() < frozen + len(kept)
     heap.resized(2 * STEP_PARTITIONS)

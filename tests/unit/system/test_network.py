@@ -5,6 +5,7 @@ import errno
 import gc
 import socket
 import weakref
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,14 @@ from odradek.system.network import ACCEPT_PAUSE_S, ACCEPTS_PER_ITERATION, Socket
 
 class FakeLoop:
     def __init__(self):
-        self.reader = None
-        self.later = []
+        self.reader: Any = None
+        self.later: list[Any] = []
 
     def add_reader(self, fd, callback):
         self.reader = callback
+
+    def run_reader(self):
+        self.reader()
 
     def remove_reader(self, fd):
         self.reader = None
@@ -62,8 +66,10 @@ def _no_reads(work):
 
 
 def make_listener(*arrivals):
-    loop, accepted = FakeLoop(), []
-    return loop, accepted, SocketListener(loop, FakeSocket(arrivals), accepted.append, _no_reads)
+    loop: Any = FakeLoop()
+    socket: Any = FakeSocket(arrivals)
+    accepted: list[Any] = []
+    return loop, accepted, SocketListener(loop, socket, accepted.append, _no_reads)
 
 
 def test_all_pending_connections_are_accepted():
@@ -96,7 +102,7 @@ def test_accepting_pauses_when_out_of_file_descriptors(code):
     [(delay_s, wake)] = loop.later
     assert delay_s == ACCEPT_PAUSE_S
     wake()
-    loop.reader()
+    loop.run_reader()
     assert len(accepted) == 1
 
 

@@ -85,7 +85,7 @@ def test_reads_use_separate_threads(tmp_path):
     async def run():
         files = RealFileSystem(threads_max=1, read_threads_max=1)
         may_continue = threading.Event()
-        reading = files.offload_read(lambda: may_continue.wait(TIMEOUT_S))
+        reading = asyncio.ensure_future(files.offload_read(lambda: may_continue.wait(TIMEOUT_S)))
         await files.offload(lambda: None)  # would never complete behind the read
         assert not reading.done()
         may_continue.set()
@@ -139,6 +139,7 @@ class Peer:
     def __init__(self, connection=None):
         self.connection = connection
         self.received = bytearray()
+        self.is_taken = False
         self.is_drained = asyncio.Event()
         self.is_closed = asyncio.Event()
         self.reason = None
@@ -197,7 +198,6 @@ def run_over_sockets(scenario):
 
         def accept(connection):
             senders.append(Peer(connection))
-            senders[-1].is_taken = False
             return senders[-1]
 
         listener = await network.listen("127.0.0.1", 0, accept)

@@ -87,6 +87,7 @@ def received_by(listening, asked_bytes):
     async def main():
         network = TransportNetwork(receive_buffer_bytes=asked_bytes)
         connection = await network.dial("name", 9092, lambda _: Silent(), 1000)
+        assert connection._transport is not None
         sock = connection._transport.get_extra_info("socket")
         size = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         connection.close()

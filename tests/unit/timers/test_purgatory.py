@@ -1,6 +1,7 @@
 """Delayed operations: completed exactly once, by condition or by deadline."""
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,7 +155,12 @@ def test_purge_waits_until_completed_outnumber_waiting(
 
 def test_on_complete_may_check_the_same_key(purgatory: DelayedOperationPurgatory) -> None:
     first = Wait()
-    second = Wait(then=lambda: (setattr(first, "ready", True), purgatory.check_and_complete("a")))
+
+    def complete_first() -> None:
+        first.ready = True
+        purgatory.check_and_complete("a")
+
+    second = Wait(then=complete_first)
     purgatory.try_complete_else_watch(first, ["a"], 100)
     purgatory.try_complete_else_watch(second, ["a"], 100)
     second.ready = True
@@ -230,7 +236,7 @@ keys = st.lists(st.integers(0, 4), unique=True, max_size=4)
     ),
 )
 def test_random_operations_complete_exactly_once(
-    purge_interval: int, steps: list[tuple[str, object, object]]
+    purge_interval: int, steps: list[tuple[str, Any, Any]]
 ) -> None:
     wheel = TimingWheel(0)
     purgatory = DelayedOperationPurgatory("law", wheel, purge_interval)

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -78,7 +79,7 @@ def test_random_operations_agree_with_a_list(tick_ms: int, size: int, steps: lis
     for what, amount in steps:
         if what == "add":
             number = len(timers)
-            timers.append(wheel.add(now_ms + amount, lambda number=number: fired.append(number)))
+            timers.append(wheel.add(now_ms + amount, partial(fired.append, number)))
             due[number] = -(-(now_ms + amount) // tick_ms) * tick_ms
         elif what == "cancel" and timers:
             number = amount % len(timers)

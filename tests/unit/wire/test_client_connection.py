@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,10 @@ from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.server_connection import Request, ServerConnection
 
 
+@overload
+def transfer(parts: list[Part], to: ClientConnection) -> list[Response]: ...
+@overload
+def transfer(parts: list[Part], to: ServerConnection) -> list[Request]: ...
 def transfer(parts: list[Part], to: ClientConnection | ServerConnection) -> list[Request] | list[Response]:
     raw = b"".join(parts)  # type: ignore[arg-type]
     to.receive_buffer()[: len(raw)] = raw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ HEADERS = st.builds(
 @given(HEADERS)
 def test_header_round_trip_equals_kio(header: RequestHeader) -> None:
     raw = encode_request_header(header)
-    kio = KioHeader2 if header.api_version >= 9 else KioHeader1
+    kio: Any = KioHeader2 if header.api_version >= 9 else KioHeader1
     with io.BytesIO() as out:
         entity_writer(kio)(
             out,

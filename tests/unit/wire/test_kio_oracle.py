@@ -21,7 +21,7 @@ from odradek.wire.apis import APIS
 from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.schema import Field
 
-EXAMPLES = settings.default.max_examples // 12
+EXAMPLES = settings().max_examples // 12
 """Per message and version, of which there are hundreds."""
 
 ZERO = bytes(16)
@@ -29,7 +29,7 @@ EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-def find(key: int, version: int, kind: EntityType, name: str) -> Any:
+def find(key: int, version: int, kind: Any, name: str) -> Any:
     try:
         return getattr(load_payload_module(key, version, kind), name)
     except (UnknownAPIKey, UnknownEntity):

@@ -73,7 +73,7 @@ class FakeNetworkClient:
         return self.metadata
 
     async def send(self, node_id: int, request: Any, *, timeout_ms: int | None = None) -> Any:
-        kind = request.request if isinstance(request, RequestBuilder) else type(request)
+        kind: Any = request.request if isinstance(request, RequestBuilder) else type(request)
         name = api_of_request(kind).name
         version = self._versions.get(name, kind.VERSIONS[-1])
         message = request.build(version) if isinstance(request, RequestBuilder) else request

@@ -12,7 +12,7 @@ from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.admin.records import ALL_RECORDS
 from odradek.client.admin.topics import NewTopic
 from odradek.model.acl_operations import Operation
-from odradek.model.client_errors import PartialFailure, UnknownTopic
+from odradek.model.client_errors import ClientError, PartialFailure, UnknownTopic
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
@@ -122,7 +122,7 @@ def test_describe_cluster_features_and_api_versions(run_with_admin: RunWithAdmin
 
 def test_unknown_broker_fails_immediately(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
-        with pytest.raises(Exception, match="no broker 77") as raised:
+        with pytest.raises(ClientError, match="no broker 77") as raised:
             await fixture.admin.api_versions(broker=77)
         assert raised.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_run_raises_the_original_exception(thread):
 
 
 def test_many_threads_can_wait_concurrently(thread):
-    results = []
+    results: list[int] = []
 
     def work(start):
         results.extend(thread.run(echo(start + number)) for number in range(200))
@@ -82,7 +83,9 @@ def test_interrupt_cancels_the_awaited_coroutine(thread):
 
     async def interrupted():
         try:
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            main_thread_id = threading.main_thread().ident
+            assert main_thread_id is not None
+            signal.pthread_kill(main_thread_id, signal.SIGINT)
             await asyncio.sleep(60)
         finally:
             ended.set()
@@ -106,7 +109,7 @@ def test_long_waits_are_split_so_that_signals_are_handled(thread):
             waits.append(timeout)
             return False
 
-    call = _Call(lambda: echo(1))
+    call: Any = _Call(lambda: echo(1))
     call.lock = Silent()
     with pytest.raises(TimedOut):
         thread._await(call, 2.5)
@@ -200,7 +203,7 @@ def test_on_caller_without_a_waiting_thread_calls_directly():
 
 
 def test_posted_functions_run_in_order(thread):
-    seen = []
+    seen: list[int] = []
     for number in range(1000):
         thread.post(seen.append, number)
     thread.run(echo(None))
@@ -276,7 +279,8 @@ def test_call_cancelled_before_it_starts_completes(thread):
 
 
 def test_failing_posted_function_does_not_block_later_ones(thread):
-    seen, broken = [], []
+    seen: list[int] = []
+    broken: list[BaseException] = []
     thread.loop.set_exception_handler(lambda loop, context: broken.append(context["exception"]))
 
     def fail_now():

@@ -62,10 +62,11 @@ class IterationModel:
             RECORDS - offset for partition, offset in self.positions.items() if partition not in self.paused
         )
 
-    def check(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+    def check(self, partition: TopicPartition, offset: int, value: bytes | None) -> None:
         assert partition not in self.paused
         expected = self.positions[partition]
         assert offset == expected, f"{partition}: got offset {offset}, expected {expected}"
+        assert value is not None
         assert int(value) == offset
         self.positions[partition] = offset + 1
 

@@ -135,6 +135,7 @@ def test_partitions_after_a_gap_are_ignored():
 def test_with_leader_keeps_the_metadata_version():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4), partition(1, 1, 4))).metadata
     changed = with_leader(metadata, LETTERS, 2, 5, [])
+    assert changed is not None
     assert changed.leader(LETTERS) == (2, 5)
     assert changed.version == metadata.version
     assert changed.topics["letters"].partitions[1] == metadata.topics["letters"].partitions[1]
@@ -159,6 +160,7 @@ def test_with_leader_ignores_stale_or_unknown_leaders(partition_key, leader, epo
 def test_with_leader_adds_node_endpoints():
     metadata = apply(EMPTY_METADATA, topic("letters", partition(0, 1, 4))).metadata
     changed = with_leader(metadata, LETTERS, 9, 5, [Node(9, "host9", 9092)])
+    assert changed is not None
     assert changed.nodes[9].host == "host9"
     assert 9 not in metadata.nodes
 

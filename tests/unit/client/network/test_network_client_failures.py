@@ -8,6 +8,7 @@ import math
 import pytest
 from tests.support.simulation.broker_releases import RELEASES, ReleaseProxy
 
+from odradek.client.network.metadata import ClusterMetadata
 from odradek.client.network.network_client import ANY_NODE, CONTROLLER, CoordinatorType
 from odradek.client.values import Node
 from odradek.config.client.connection import (
@@ -233,7 +234,7 @@ def test_update_leader_requires_a_newer_leader_epoch(run_with_client):
         client = await fixture.network_client()
         topic = await client.wait_for_topic("letters", 5000)
         node = topic.partitions[0].leader
-        seen = []
+        seen: list[ClusterMetadata] = []
         client.add_listener(seen.append)
         assert not client.update_leader(LETTERS, 77, 9)
         assert not client.update_leader(LETTERS, node, 0)

@@ -21,12 +21,12 @@ SERDES = {
     "consumer": {"key_deserializer", "value_deserializer"},
     "admin": set(),
 }
-OPTIONS = {
+OPTIONS: dict[str, tuple[ClientConfigDef, Any]] = {
     "producer": (PRODUCER, typed_options.ProducerOptions),
     "consumer": (CONSUMER, typed_options.ConsumerOptions),
     "admin": (ADMIN, typed_options.AdminOptions),
 }
-KINDS = {
+KINDS: dict[ConfigType, set[type]] = {
     ConfigType.BOOLEAN: {bool},
     ConfigType.INT: {int},
     ConfigType.LONG: {int},
@@ -39,7 +39,7 @@ def keyword(name: str) -> str:
     return name.replace(".", "_")
 
 
-def typed_options() -> list[Any]:
+def option_params() -> list[Any]:
     return [
         pytest.param(table.by_name[name], hint, id=f"{kind}-{name}")
         for kind, (table, typed) in OPTIONS.items()
@@ -62,7 +62,7 @@ def test_typed_options_match_the_option_tables(kind: str) -> None:
     assert in_table == set(get_type_hints(typed)) | SERDES[kind]
 
 
-@pytest.mark.parametrize(("setting", "hint"), typed_options())
+@pytest.mark.parametrize(("setting", "hint"), option_params())
 def test_literals_and_types_match_the_option_tables(setting: Setting[Any], hint: Any) -> None:
     values = literals(hint)
     for value in values:

@@ -14,7 +14,7 @@ from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.records.client.producer import ProducerBatch
 
 
-def new_batch(notifier: object, *values: bytes) -> ProducerBatch:
+def new_batch(notifier: Any, *values: bytes) -> ProducerBatch:
     batch = ProducerBatch("t", 0, 10_000, 0, None, notifier)
     for value in values or (b"v",):
         assert batch.append(0, None, value, None) is not None

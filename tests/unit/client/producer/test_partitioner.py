@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,22 +16,26 @@ def partition(number: int, leader: int = 1) -> PartitionInfo:
     return PartitionInfo("t", number, leader, (1,), (1,))
 
 
+def always(draw: int) -> Callable[[int], int]:
+    return lambda _: draw
+
+
 def test_shorter_queue_is_more_likely() -> None:
     table = load_table([0, 1, 2], [0, 3, 1])
     assert table is not None
-    drawn = Counter(next_sticky([0, 1, 2], [0, 1, 2], table, lambda _, draw=draw: draw) for draw in range(8))
+    drawn = Counter(next_sticky([0, 1, 2], [0, 1, 2], table, always(draw)) for draw in range(8))
     # Weight: length of the longest queue plus one, less its own length.
     assert drawn == {0: 4, 1: 1, 2: 3}
 
 
 def test_equal_queues_are_drawn_evenly_among_available_partitions() -> None:
     assert load_table([0, 1, 2], [2, 2, 2]) is None
-    drawn = {next_sticky([0, 1, 2], [0, 2], None, lambda _, draw=draw: draw) for draw in range(2)}
+    drawn = {next_sticky([0, 1, 2], [0, 2], None, always(draw)) for draw in range(2)}
     assert drawn == {0, 2}
 
 
 def test_all_partitions_are_drawn_without_any_leader() -> None:
-    drawn = {next_sticky([0, 1], [], None, lambda _, draw=draw: draw) for draw in range(2)}
+    drawn = {next_sticky([0, 1], [], None, always(draw)) for draw in range(2)}
     assert drawn == {0, 1}
 
 

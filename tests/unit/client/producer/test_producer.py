@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, cast
 
@@ -157,6 +158,11 @@ def test_record_above_the_size_limits_is_rejected(option: str) -> None:
     run_with_producer(scenario)
 
 
+def completes(completed: list[int], number: int) -> Callable[[object, object], None]:
+    """Return a delivery callback that records the number."""
+    return lambda metadata, error: completed.append(number)
+
+
 def test_batch_too_large_for_the_topic_is_split_until_it_fits() -> None:
     async def scenario(fixture: ProducerFixture) -> None:
         await fixture.create("letters", max_message_bytes="700")
@@ -164,7 +170,7 @@ def test_batch_too_large_for_the_topic_is_split_until_it_fits() -> None:
         completed: list[int] = []
         sent = [bytes([number]) * 100 for number in range(50)]
         for number, value in enumerate(sent):
-            await producer.send("letters", value, on_delivery=lambda m, e, n=number: completed.append(n))
+            await producer.send("letters", value, on_delivery=completes(completed, number))
         await producer.flush()
         assert await fixture.values("letters") == sent
         assert completed == list(range(50))
@@ -275,7 +281,7 @@ def test_interceptors_run_before_serializers_and_callbacks() -> None:
 
     async def scenario(fixture: ProducerFixture) -> None:
         await fixture.create("letters", max_message_bytes="1000")
-        producer = fixture.producer(value_serializer="str", interceptors=[Interceptor()])
+        producer: Any = fixture.producer(value_serializer="str", interceptors=[Interceptor()])
         await (
             await producer.send(
                 "letters",
@@ -321,7 +327,7 @@ def test_interceptor_gets_rejected_records_and_must_return_a_record() -> None:
 def test_failing_serializer_does_not_affect_other_records() -> None:
     async def scenario(fixture: ProducerFixture) -> None:
         await fixture.create("letters")
-        producer = fixture.producer(value_serializer="json")
+        producer: Any = fixture.producer(value_serializer="json")
         with pytest.raises(SerializationFailed):
             await producer.send("letters", {1, 2})
         assert (await (await producer.send("letters", {"a": 1}))).offset == 0
@@ -489,13 +495,13 @@ def test_failing_callback_does_not_affect_other_records() -> None:
     async def scenario(fixture: ProducerFixture) -> None:
         await fixture.create("letters")
         producer = fixture.producer(linger_ms=5)
-        completed: list[int] = []
+        completed: list[int | None] = []
 
         def bad(metadata: Any, error: Any) -> None:
             raise ZeroDivisionError
 
         await producer.send("letters", b"a", on_delivery=bad)
-        await producer.send("letters", b"b", on_delivery=lambda m, e: completed.append(m.offset))
+        await producer.send("letters", b"b", on_delivery=lambda m, e: completed.append(m and m.offset))
         await producer.flush()
         assert completed == [1]
 
@@ -533,7 +539,9 @@ def test_send_many_returns_one_deliveries_object() -> None:
         )
         assert await deliveries == len(deliveries) == 1000
         assert deliveries.done()
-        written = [value for partition in range(3) for value in await fixture.values("letters", partition)]
+        written = [
+            value or b"" for partition in range(3) for value in await fixture.values("letters", partition)
+        ]
         assert sorted(written) == sorted(values)
 
     run_with_producer(scenario)

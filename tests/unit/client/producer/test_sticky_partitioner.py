@@ -20,6 +20,9 @@ class Clock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     def wall_ms(self) -> int:
         return self.now_ms
 

@@ -415,7 +415,7 @@ def check_timers(group: Group, simulation: GroupSimulation) -> None:
     assert {timer for timer in simulation.timers if hasattr(timer, "group_id")} == expected
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(steps, min_size=60, max_size=120))
 def test_group_invariants_hold_for_any_sequence_of_events(script: list[tuple[Any, ...]]) -> None:
     clients = Clients()

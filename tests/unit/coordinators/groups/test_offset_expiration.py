@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.simulation.group_simulation import T0, GroupSimulation
 
@@ -167,7 +169,8 @@ def test_client_can_set_the_expiration_time() -> None:
 
 
 def test_offset_with_pending_commit_does_not_expire() -> None:
-    for producer in ({}, {"producer_id": 7, "producer_epoch": 0}):
+    producers: tuple[dict[str, Any], ...] = ({}, {"producer_id": 7, "producer_epoch": 0})
+    for producer in producers:
         simulation = new_simulation()
         commit(simulation, P)
         simulation.commit_all()

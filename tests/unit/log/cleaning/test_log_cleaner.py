@@ -16,6 +16,7 @@ from odradek.log.segments.segment_format import OFFSETS, TIMES
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import Compression
+from odradek.ports.files import FileSlice
 from odradek.records.layout import Record
 from odradek.records.message_set import write_message_set
 
@@ -76,6 +77,7 @@ def test_read_in_progress_survives_segment_replacement(run: Callable[..., None])
     async def scenario(harness: CleanerHarness) -> None:
         await harness.write((A, b"1"), (A, b"2"))
         slice_in_use = harness.log.read(0, 1 << 20).data
+        assert isinstance(slice_in_use, FileSlice)
         before = slice_in_use.read()
         await harness.clean()
         await harness.clock.sleep_ms(harness.config.file_delete_delay_ms)
@@ -299,6 +301,12 @@ def test_timestamps_of_a_cleaned_segment_are_preserved(run: Callable[..., None])
     run(scenario)
 
 
+def offset_at(harness: CleanerHarness, timestamp: int) -> int:
+    record = harness.log.offset_for_timestamp(timestamp)
+    assert record is not None
+    return record.offset
+
+
 def test_lookups_by_offset_and_timestamp_after_cleaning(run: Callable[..., None]) -> None:
     async def scenario(harness: CleanerHarness) -> None:
         for number in range(60):
@@ -308,9 +316,9 @@ def test_lookups_by_offset_and_timestamp_after_cleaning(run: Callable[..., None]
         await harness.clean()
         left = [offset for offset, _, _ in harness.records()]
         assert left == [*range(53, 61)]
-        assert harness.log.offset_for_timestamp(1000).offset == 53
-        assert harness.log.offset_for_timestamp(1055).offset == 55
-        assert harness.log.offset_for_timestamp(2000).offset == 60
+        assert offset_at(harness, 1000) == 53
+        assert offset_at(harness, 1055) == 55
+        assert offset_at(harness, 2000) == 60
 
     run(scenario, index_interval_bytes=256)
 
@@ -339,7 +347,7 @@ def test_indexes_of_a_cleaned_segment_are_valid(run: Callable[..., None], codec:
         assert all(batches[offset].max_timestamp == timestamp for timestamp, offset in times)
         for timestamp in range(10_000, 10_397, 13):
             first = next(batch for batch in batches.values() if batch.max_timestamp >= timestamp)
-            assert harness.log.offset_for_timestamp(timestamp).offset == first.last_offset
+            assert offset_at(harness, timestamp) == first.last_offset
 
     run(scenario)
 

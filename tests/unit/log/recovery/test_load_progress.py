@@ -1,5 +1,7 @@
 """Progress of loading, summed over directories."""
 
+from typing import Any, cast
+
 from odradek.log.recovery.load_progress import LoadState, load_progress
 from odradek.log.recovery.log_loader import RecoveryResult
 
@@ -11,7 +13,7 @@ def test_progress_is_summed_over_all_directories():
         recovered = RecoveryResult()
         recovered.scanned_segments, recovered.scanned_bytes = 2, 1000 * total
         state.started.append(recovered)
-    finished.loaded.append(None)
+    finished.loaded.append(cast(Any, None))
     assert load_progress([finished, in_progress]) == (1, 8, 4, 8000)
     assert load_progress([]) == (0, 0, 0, 0)
 

@@ -71,12 +71,12 @@ def test_second_timestamp_lookup_reads_few_segments() -> None:
 
 
 def test_contains_run_of_consecutive_sealed_segments() -> None:
-    first, second, third = (TimedSegment(base_offset, [base_offset]) for base_offset in (0, 10, 20))
+    first, second, third = (TimedSegment(base_offset, base_offset) for base_offset in (0, 10, 20))
     segments = _list_of([first, second, third])
     assert segments.contains_run([cast(LogSegment, first), cast(LogSegment, second)])
     assert not segments.contains_run([cast(LogSegment, second), cast(LogSegment, third)])
-    assert not segments.contains_run([cast(LogSegment, TimedSegment(0, [0]))])
-    assert not segments.contains_run([cast(LogSegment, first), cast(LogSegment, TimedSegment(10, [10]))])
+    assert not segments.contains_run([cast(LogSegment, TimedSegment(0, 0))])
+    assert not segments.contains_run([cast(LogSegment, first), cast(LogSegment, TimedSegment(10, 10))])
 
 
 def test_timestamp_lookup_after_the_oldest_segments_are_dropped() -> None:

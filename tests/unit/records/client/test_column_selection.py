@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def plain(columns: Any) -> list[Any]:
     return [part if isinstance(part, int | tuple) else bytes(part) for part in columns]
 
 
-def numbers(part: Any, kind: str) -> list[int]:
+def numbers(part: Any, kind: Literal["i", "q", "B"]) -> list[int]:
     found: list[int] = memoryview(part).cast("B").cast(kind).tolist()
     return found
 

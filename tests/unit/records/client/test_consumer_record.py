@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import pytest
 
@@ -11,7 +11,7 @@ from odradek.records.pure.consumer_record import ConsumerRecord as PlainRecord
 
 
 @pytest.mark.parametrize("record", [client_consumer.ConsumerRecord, PlainRecord], ids=["codec", "plain"])
-def test_generic_alias_of_key_and_value_types(record: type) -> None:
+def test_generic_alias_of_key_and_value_types(record: Any) -> None:
     alias = record[str, bytes]
     assert (get_origin(alias), get_args(alias)) == (record, (str, bytes))
     instance = alias("orders", 0, 42, -1, None, "k", b"v")

@@ -349,6 +349,7 @@ def test_concurrent_sends_and_seals_lose_no_records() -> None:
     numbers_by_thread: dict[int, list[int]] = {}
     for batch in appended:
         for record in codec.decode(batch.finish(0, -1, -1, -1)):
+            assert record.value is not None
             name, number = map(int, record.value.split())
             numbers_by_thread.setdefault(name, []).append(number)
     assert numbers_by_thread == {name: list(range(5_000)) for name in range(4)}

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,12 +25,13 @@ from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder, Record
 from odradek.records.client import consumer as client_consumer
-from odradek.records.compiled import consumer as compiled_consumer
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX
 from odradek.records.control_records import ControlRecordType
 from odradek.records.layout import INT64_MAX, POLL_COLUMNS, ColumnSet
 from odradek.records.message_set import write_message_set
 from odradek.records.pure import record_reader as pure_record_reader
+
+compiled_consumer: Any = import_module("odradek.records.compiled.consumer")
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 SIZES = ("leader_epoch", "serialized_key_size", "serialized_value_size")

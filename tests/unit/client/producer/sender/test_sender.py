@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -310,12 +311,12 @@ def test_batches_expiring_together_fail_in_send_order() -> None:
         await (await producer.send("letters", b"first"))
         ScriptedResponses(producer, None, ErrorCode.NOT_ENOUGH_REPLICAS, *[None] * 10)
         completed: list[int] = []
+
+        def completes(number: int) -> Callable[[object, object], None]:
+            return lambda metadata, error: completed.append(number)
+
         for number in range(12):
-            await producer.send(
-                "letters",
-                bytes(60),
-                on_delivery=lambda _, error, index=number: completed.append(index),
-            )
+            await producer.send("letters", bytes(60), on_delivery=completes(number))
         await asyncio.sleep(10)
         assert completed == list(range(12))
 

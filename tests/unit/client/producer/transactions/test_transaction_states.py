@@ -212,7 +212,7 @@ def test_every_request_type_has_a_priority_and_error_actions() -> None:
 
 def test_gravest_error_decides() -> None:
     partitions = [TopicPartition("orders", number) for number in range(3)]
-    errors = dict(
+    errors: dict[TopicPartition | None, ErrorCode] = dict(
         zip(
             partitions,
             (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_TOPIC_EXCEPTION),

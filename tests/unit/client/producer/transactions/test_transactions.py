@@ -41,10 +41,10 @@ MARKER_DELAY_S = 0.2
 """Markers are written shortly after the EndTxn response."""
 
 
-async def committed(fixture: ProducerFixture, partition: int = 0) -> list[bytes]:
+async def committed(fixture: ProducerFixture, partition: int = 0) -> list[bytes | None]:
     """Return the values that a read_committed consumer sees."""
     await asyncio.sleep(MARKER_DELAY_S)
-    values: list[bytes] = []
+    values: list[bytes | None] = []
     offset = 0
     while True:
         part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
