@@ -24,7 +24,7 @@ from odradek.client.options import parsing
 from odradek.records.pure import consumer_record, delivery
 
 ADDRESS = "localhost:9092"
-LETTERS = (b"Someone must have slandered Josef K.", b"It was late in the evening.", b"No one lets you in.")
+LETTERS = (b"Someone must have slandered Josef K.", b"It was late in the evening.", b"No step lets you in.")
 
 # Nothing is let off.
 WITHOUT_EXAMPLE: frozenset[str] = frozenset()
@@ -64,9 +64,9 @@ OTHERS = {
 
 
 def methods_of(thing: type) -> Iterator[tuple[str, Any]]:
-    for name, found in inspect.getmembers(thing):
-        if not name.startswith("_") and callable(found):
-            yield name, found
+    for name, test in inspect.getmembers(thing):
+        if not name.startswith("_") and callable(test):
+            yield name, test
 
 
 def documented() -> Iterator[tuple[str, Any]]:
@@ -89,14 +89,14 @@ def examples_of(name: str, thing: Any) -> doctest.DocTest:
 
 FOUND = {name: examples_of(name, thing) for name, thing in documented()}
 # Blocking methods have the words of their twins: once is enough.
-ONCE = {found.docstring: name for name, found in reversed(FOUND.items()) if found.examples}
+ONCE = {test.docstring: name for name, test in reversed(FOUND.items()) if test.examples}
 METHODS_OF_CONSUMERS = [name for name in ONCE.values() if "Consumer." in name]
 ALONE = [name for name in ONCE.values() if "Consumer." not in name]
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a broker listens on which nobody made the things that examples make."""
+    """Address of a broker without the topics that examples create."""
     broker = Broker(tmp_path_factory.mktemp("examples")).start()
     with odradek.Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([odradek.NewTopic("castle", 2), "greetings"])
@@ -121,16 +121,16 @@ def world(request: pytest.FixtureRequest) -> Iterator[Clients]:
 
 def run(example: doctest.DocTest, address: str, **names: object) -> None:
     """Run an example; the words of doctest say what was expected and what came."""
-    for one in example.examples:
-        one.source = one.source.replace(ADDRESS, address)
+    for step in example.examples:
+        step.source = step.source.replace(ADDRESS, address)
     example.globs.update(names)
-    told: list[str] = []
-    failed = doctest.DocTestRunner(verbose=False).run(example, out=told.append).failed
-    assert failed == 0, "".join(told)
+    printed: list[str] = []
+    failed = doctest.DocTestRunner(verbose=False).run(example, out=printed.append).failed
+    assert failed == 0, "".join(printed)
 
 
 def test_everything_public_has_an_example() -> None:
-    assert {name for name, found in FOUND.items() if not found.examples} == WITHOUT_EXAMPLE
+    assert {name for name, test in FOUND.items() if not test.examples} == WITHOUT_EXAMPLE
 
 
 def test_both_worlds_have_the_same_methods() -> None:

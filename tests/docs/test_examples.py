@@ -26,9 +26,9 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("spark")),
 ]
 BLOCKS = [
-    pytest.param(found[1], found[2], id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(block[1], block[2], id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
-    for number, found in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
+    for number, block in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
 ]
 ORDERS = (b"first", b"second", b"third")
 SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "demo.py"]

@@ -69,7 +69,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     """Return every mutant of a module, in the order of its lines."""
     tree = ast.parse(source)
     indexes = {id(node): index for index, node in enumerate(ast.walk(tree))}
-    found = [
+    mutants = [
         Mutant(
             path,
             function,
@@ -85,7 +85,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
         for node, block in _mutable(body, 0)
         for variant, changed in enumerate(_changes(node))
     ]
-    return sorted(found, key=lambda mutant: (mutant.line, mutant.node_index, mutant.variant))
+    return sorted(mutants, key=lambda mutant: (mutant.line, mutant.node_index, mutant.variant))
 
 
 def mutated(source: str, mutant: Mutant) -> ast.Module:

@@ -106,7 +106,7 @@ class Functions:
             importlib.import_module(".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__"))
         gc.unfreeze()  # what the garbage collector is spared is not among its objects, either
         wanted = {str(ROOT / path): path for path in paths}
-        for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
+        for function in [thing for thing in gc.get_objects() if isinstance(thing, types.FunctionType)]:
             code = function.__code__
             loaded_from = wanted.get(code.co_filename)
             if loaded_from is not None and "<locals>" not in code.co_qualname:
@@ -285,26 +285,26 @@ def earlier_survivors() -> set[str]:
     """Read which mutants survived when they were last played."""
     path = RESULTS / "outcomes.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    verdicts = {told["name"]: told["verdict"] for told in map(json.loads, lines)}
+    verdicts = {result["name"]: result["verdict"] for result in map(json.loads, lines)}
     return {name for name, verdict in verdicts.items() if verdict in {"survived", "untested"}}
 
 
 def modules_of(targets: list[str]) -> list[str]:
     """Return the modules of files and folders; ``spark-writer`` stands for the writer's five."""
-    found: list[str] = []
+    modules: list[str] = []
     for target in targets:
         if target == "spark-writer":
-            found += [f"src/odradek/spark/sink/{name}" for name in SPARK_WRITER]
+            modules += [f"src/odradek/spark/sink/{name}" for name in SPARK_WRITER]
         elif target.endswith(".py"):
-            found.append(target)
+            modules.append(target)
         else:
-            found += sorted(str(path.relative_to(ROOT)) for path in (ROOT / target).rglob("*.py"))
-    return found
+            modules += sorted(str(path.relative_to(ROOT)) for path in (ROOT / target).rglob("*.py"))
+    return modules
 
 
 def tests_for(modules: list[str]) -> list[str]:
-    found = [test for folder, tests in TESTS.items() for test in tests if any(folder in m for m in modules)]
-    return list(dict.fromkeys(found))
+    tests = [test for folder, tests in TESTS.items() for test in tests if any(folder in m for m in modules)]
+    return list(dict.fromkeys(tests))
 
 
 def report(possible: dict[str, int], outcomes: dict[Mutant, Outcome], say: Callable) -> None:
@@ -343,16 +343,16 @@ def main() -> int:
     stream = os.fdopen(os.dup(2), "w", buffering=1)
     modules = modules_of(chosen.targets)
     sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in modules}
-    found = {path: mutants_of(path, source) for path, source in sources.items()}
+    by_path = {path: mutants_of(path, source) for path, source in sources.items()}
     mutants = [
         mutant
-        for path, all_of_it in found.items()
+        for path, all_of_it in by_path.items()
         for mutant in _sampled(all_of_it, chosen.count, f"{chosen.seed}:{path}")
         if chosen.function is None or chosen.function in mutant.function
     ]
     if chosen.again:
         survivors = earlier_survivors() - judged_survivors().keys()
-        mutants = [mutant for of_it in found.values() for mutant in of_it if mutant.name in survivors]
+        mutants = [mutant for of_it in by_path.values() for mutant in of_it if mutant.name in survivors]
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
     RESULTS.mkdir(parents=True, exist_ok=True)
     plugin = Mutation(mutants, sources, lambda text: print(text, file=stream))
@@ -364,7 +364,7 @@ def main() -> int:
         )
     if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         return int(code)
-    report({path: len(of_it) for path, of_it in found.items()}, plugin.outcomes, plugin.say)
+    report({path: len(of_it) for path, of_it in by_path.items()}, plugin.outcomes, plugin.say)
     return 0
 
 
@@ -375,10 +375,10 @@ def _sampled(mutants: list[Mutant], count: int, seed: str) -> list[Mutant]:
 
 
 def _save(mutant: Mutant, outcome: Outcome) -> None:
-    """Note an outcome at once: a run that is broken off has told something, too."""
-    told = {"name": mutant.name, "line": mutant.line, **outcome._asdict()}
+    """Note an outcome at once: a run that is broken off has result something, too."""
+    result = {"name": mutant.name, "line": mutant.line, **outcome._asdict()}
     with (RESULTS / "outcomes.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(told) + "\n")
+        file.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

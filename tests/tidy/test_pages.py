@@ -15,12 +15,12 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 PAGES = pages()
 NAMED_TESTS = sorted(
-    {found for page in PAGES for found in NAMED_TEST.findall(page.read_text(encoding="utf-8"))}
+    {name for page in PAGES for name in NAMED_TEST.findall(page.read_text(encoding="utf-8"))}
 )
 
 
 def anchor(heading: str) -> str:
-    """What a heading is linked by."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""What ``odradek`` exports is there, is declared once for programs and type checkers, and is lazy."""
+"""Exports of ``odradek`` exist, are the same for programs and type checkers, and are imported lazily."""
 
 from __future__ import annotations
 

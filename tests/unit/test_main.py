@@ -159,7 +159,7 @@ def test_a_plain_serve_imports_no_typer() -> None:
 
 
 def test_help_and_version_import_no_client() -> None:
-    """Whoever asks for help does not wait for what only a command needs."""
+    """Help is printed without importing the modules that only a command needs."""
     seen = subprocess.run(
         [
             sys.executable,

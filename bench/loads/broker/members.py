@@ -139,8 +139,8 @@ async def _first_of(work: list[asyncio.Task[None]], event: asyncio.Event) -> Non
     )
     if waiting not in done:
         waiting.cancel()
-        for one in done:
-            one.result()
+        for task in done:
+            task.result()
         raise ConnectionError(f"not settled in {SETTLE_SECONDS_MAX:.0f} s")
 
 
@@ -151,8 +151,8 @@ async def _settle(group: Group, spec: Spec) -> Result:
     began = time.perf_counter()
     count = len(group.members)
     work = [
-        asyncio.create_task(one.live(spec["heartbeat_seconds"], number / count))
-        for number, one in enumerate(group.members)
+        asyncio.create_task(member.live(spec["heartbeat_seconds"], number / count))
+        for number, member in enumerate(group.members)
     ]
     await _first_of(work, group.settled)
     settling = meter.stop()
@@ -174,15 +174,15 @@ async def _settle(group: Group, spec: Spec) -> Result:
 
 async def _rebalance(group: Group) -> float:
     """Once more, from the leader's joining to the last response; the seconds it took."""
-    leader = next(one for one in group.members if one.is_leader)
-    followers = [one for one in group.members if one is not leader]
+    leader = next(member for member in group.members if member.is_leader)
+    followers = [member for member in group.members if member is not leader]
     group.settled.clear()
     leader.generation = -1
     began = time.perf_counter()
     work = [asyncio.create_task(leader.settle())]
     while followers and await followers[0].beat():
         await asyncio.sleep(0.001)
-    work += [asyncio.create_task(one.settle()) for one in followers]
+    work += [asyncio.create_task(member.settle()) for member in followers]
     await asyncio.gather(*work)
     await asyncio.wait_for(group.settled.wait(), SETTLE_SECONDS_MAX)
     return group.settled_at - began
@@ -206,8 +206,8 @@ async def _run(spec: Spec) -> Result:
         result = await _settle(group, spec)
         return {**result, **await _rebalances(group, spec)}
     finally:
-        for one in group.members:
-            one.close()
+        for member in group.members:
+            member.close()
 
 
 def run(spec: Spec) -> Result:

@@ -99,5 +99,5 @@ def _parse_address(text: str) -> ListenerAddress:
     ):
         raise ValueError(f"Unable to parse {text} to a broker endpoint")
     if len(port) > 5 or int(port) > 65535:
-        raise ValueError(f"The port of {text} must be between 0 and 65535")
+        raise ValueError(f"the port of {text} must be between 0 and 65535, got {port}")
     return ListenerAddress(name.upper(), host[1:-1] if bracketed else host, int(port))

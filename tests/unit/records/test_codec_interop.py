@@ -93,21 +93,21 @@ def by_aiokafka(magic: int, kind: Compression) -> bytes:
 
 
 def read_by_kafka_python(data: bytes) -> list[Record]:
-    found = []
+    rows_read = []
     for batch in KafkaPythonRecords(data):
         assert batch.validate_crc()
-        found += [seen(record) for record in batch]
-    return found
+        rows_read += [seen(record) for record in batch]
+    return rows_read
 
 
 def read_by_aiokafka(data: bytes) -> list[Record]:
     records = AioRecords(data)
-    found = []
+    rows_read = []
     while records.has_next():
         batch = records.next_batch()
         assert batch.validate_crc()
-        found += [seen(record) for record in batch]
-    return found
+        rows_read += [seen(record) for record in batch]
+    return rows_read
 
 
 def seen(record: Any) -> Record:
@@ -170,8 +170,8 @@ def test_our_reader_decodes_batches_of_other_clients(
     write: Callable[[int, Compression], bytes], magic: int, kind: Compression
 ) -> None:
     reader = client_consumer.RecordReader(write(magic, kind), "t", 0, 0, aborted=[])
-    found = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in reader.take(100)]
-    assert found == [tuple(row) for row in rows(magic)]
+    records = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in reader.take(100)]
+    assert records == [tuple(row) for row in rows(magic)]
 
 
 def test_uncompressed_batches_have_the_same_bytes_in_all_clients() -> None:

@@ -37,14 +37,14 @@ def find(key: int, version: int, kind: Any, name: str) -> Any:
 
 
 def known() -> list[Any]:
-    found = []
+    types = []
     for api in APIS:
         for cls, kind in ((api.request, EntityType.request), (api.response, EntityType.response)):
             for version in api.versions:
                 theirs = find(api.key, version, kind, cls.__name__)
                 if theirs is not None:
-                    found.append(pytest.param(cls, version, theirs, id=f"{cls.__name__}-{version}"))
-    return found
+                    types.append(pytest.param(cls, version, theirs, id=f"{cls.__name__}-{version}"))
+    return types
 
 
 CASES = known()
@@ -65,13 +65,13 @@ def inner(theirs: Any, name: str) -> Any:
 
 def wire_types(theirs: Any) -> dict[str, str]:
     """Return kio's field types by name; values must respect the ones narrower than the wire type."""
-    found = {}
+    types = {}
     for field in fields(theirs):
         if "kafka_type" in field.metadata:
-            found[field.name] = found[f"{field.name}_ms"] = field.metadata["kafka_type"]
+            types[field.name] = types[f"{field.name}_ms"] = field.metadata["kafka_type"]
         else:
-            found |= wire_types(inner(theirs, field.name))
-    return found
+            types |= wire_types(inner(theirs, field.name))
+    return types
 
 
 NARROW = {

@@ -130,8 +130,8 @@ def test_column_outlives_its_batch_and_the_other_columns(implementation: SimpleN
 def test_freed_memory_is_reused() -> None:
     def address() -> int:
         values = columns_of(COMPILED, rows_of(1, 20, KEPT_BYTES_MIN)).values
-        found: int = pyarrow.py_buffer(values).address
-        return found
+        address: int = pyarrow.py_buffer(values).address
+        return address
 
     assert len({address() for _ in range(20)}) < 20
 
