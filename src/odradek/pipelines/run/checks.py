@@ -28,7 +28,7 @@ class Check(NamedTuple):
 
     what: str
     ok: bool
-    found: str
+    finding: str
     fix: str | None = None
 
 
