@@ -165,7 +165,7 @@ def test_dead_host_closes_listeners_and_resets_peers() -> None:
 
 def test_same_seed_gives_same_chunks() -> None:
     def pieces(seed: int) -> list[int]:
-        found: list[int] = []
+        counts: list[int] = []
 
         async def body() -> None:
             network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=5, splits=True)
@@ -173,7 +173,7 @@ def test_same_seed_gives_same_chunks() -> None:
             keep = pair.accepted_side.bytes_received
 
             def note(count: int) -> None:
-                found.append(count)
+                counts.append(count)
                 keep(count)
 
             pair.accepted_side.bytes_received = note  # type: ignore[method-assign]
@@ -181,7 +181,7 @@ def test_same_seed_gives_same_chunks() -> None:
             await until(lambda: len(pair.accepted_side.received) == 5000)
 
         run_virtually(body)
-        return found
+        return counts
 
     assert pieces(3) == pieces(3)
     assert pieces(3) != pieces(4)

@@ -56,7 +56,7 @@ class Recipe(NamedTuple):
     result: str
 
     def run(self, *, commit: int = 0, before: bool = False) -> list[str]:
-        """What it prints until it ends, or is killed around a commit that is counted from 1."""
+        """Return the output until the end, or until a kill around the given commit (counted from 1)."""
         source = PRELUDE.format(commit=commit, before=before) + self.source
         done = subprocess.run(
             [sys.executable, "-c", source], capture_output=True, timeout=SECONDS_MAX, text=True, check=False
@@ -67,7 +67,7 @@ class Recipe(NamedTuple):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a broker listens whose groups do not wait for more members."""
+    """Address of a broker without an initial rebalance delay."""
     settings = {"group.initial.rebalance.delay.ms": "0"}
     broker = Broker(tmp_path_factory.mktemp("recipes"), settings).start()
     yield broker.bootstrap
@@ -76,8 +76,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def recipe(title: str, address: str) -> Recipe:
     """A recipe of the page, and a topic full of orders for it."""
-    found = re.search(rf"^### {title}\n.*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None
+    match = re.search(rf"^### {title}\n.*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert match is not None
     orders = new_topic_name(title.replace(" ", "-").lower())
     changes = {
         "127.0.0.1:9092": address,
@@ -87,7 +87,7 @@ def recipe(title: str, address: str) -> Recipe:
         'group_id="': f'group_id="{orders}-',
         "timeout_s=10": "timeout_s=4",
     }
-    source = found[1]
+    source = match[1]
     for old, new in changes.items():
         source = source.replace(old, new)
     with odradek.Producer(bootstrap_servers=address) as producer:
@@ -101,10 +101,10 @@ def committed_values(address: str, topic: str) -> list[str]:
         consumer.assign([place])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([place])[place]
-        found: list[str] = []
+        values: list[str] = []
         while consumer.position(place) < end:
-            found += [(record.value or b"").decode() for record in consumer.poll(1.0)]
-        return found
+            values += [(record.value or b"").decode() for record in consumer.poll(1.0)]
+        return values
 
 
 def test_at_most_once_does_nothing_twice(address: str) -> None:

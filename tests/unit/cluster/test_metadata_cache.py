@@ -58,10 +58,10 @@ def test_empty_cache() -> None:
 
 def test_topics_by_name_and_id() -> None:
     cache = make_cache()
-    found = cache.topic("orders")
-    assert found is not None
-    assert found is cache.topic_by_id(ORDERS)
-    assert (found.name, found.topic_id, found.has_all_leaders) == ("orders", ORDERS, True)
+    topic = cache.topic("orders")
+    assert topic is not None
+    assert topic is cache.topic_by_id(ORDERS)
+    assert (topic.name, topic.topic_id, topic.has_all_leaders) == ("orders", ORDERS, True)
     assert cache.name_of(BILLS) == "bills"
     assert list(cache.topics) == ["orders", "bills"]
 

@@ -50,6 +50,6 @@ names = st.text("ab._", min_size=1, max_size=5)
 
 
 @given(names, names)
-def test_collision_is_symmetric(one: str, other: str) -> None:
-    assert (colliding_topic(one, [other]) is None) == (colliding_topic(other, [one]) is None)
-    assert colliding_topic(one, [one]) is None
+def test_collision_is_symmetric(name: str, other: str) -> None:
+    assert (colliding_topic(name, [other]) is None) == (colliding_topic(other, [name]) is None)
+    assert colliding_topic(name, [name]) is None

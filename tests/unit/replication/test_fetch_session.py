@@ -170,8 +170,9 @@ def test_partitions_with_data_move_to_the_end() -> None:
     fetcher = Fetcher()
     session_id = fetcher.create_session(3)
     context = fetcher.open(session_id, 1)
-    zero, one, two = context.partitions
-    context.update_and_generate_response([result(zero, size=5), result(one, watermark=99), result(two)], 0)
+    first, second, third = context.partitions
+    results = [result(first, size=5), result(second, watermark=99), result(third)]
+    context.update_and_generate_response(results, 0)
     assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [1, 2, 0]
 
 

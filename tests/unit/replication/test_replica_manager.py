@@ -320,8 +320,8 @@ def test_leadership_observers_see_each_change(run_scenario, leader_and_isr):
 def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
     created = []
 
-    async def create(*given, **how):
-        created.append(given[0])
+    async def create(*arguments, **how):
+        created.append(arguments[0])
 
     replicas = ReplicaManager.__new__(ReplicaManager)
     replicas._log_manager = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)

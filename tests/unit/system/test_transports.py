@@ -99,10 +99,10 @@ def received_by(listening, asked_bytes):
 
 
 def test_receive_buffer_is_only_enlarged(listening):
-    with socket.socket() as one:
-        given_bytes = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * given_bytes)
-        larger_bytes = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    with socket.socket() as sock:
+        given_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * given_bytes)
+        larger_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert received_by(listening, 4096) >= given_bytes
     assert received_by(listening, -1) >= given_bytes
     assert received_by(listening, 2 * given_bytes) >= larger_bytes > given_bytes

@@ -72,11 +72,11 @@ def test_killed_process_stops_and_others_continue():
             loop.call_later(2.5, done.append, f"{name} alarm")
             return loop.create_task(tick(name))
 
-        one, other = Process("one"), Process("other")
-        await one.run(start("one"))
+        first, other = Process("one"), Process("other")
+        await first.run(start("one"))
         survivor = await other.run(start("other"))
         await asyncio.sleep(1.5)
-        await one.kill()
+        await first.kill()
         await asyncio.sleep(2)
         survivor.cancel()
         return done

@@ -159,9 +159,9 @@ def test_reserved_and_ambiguous_fields_are_rejected() -> None:
 
 
 def test_sample_is_spread_evenly_over_partitions() -> None:
-    one, two = TopicPartition("o", 0), TopicPartition("o", 1)
-    assert sample_starts({one: 0, two: 95}, {one: 100, two: 100}, 20) == {one: 90, two: 95}
-    assert sample_starts({}, {one: 5}, 20) == {one: 0}
+    first, second = TopicPartition("o", 0), TopicPartition("o", 1)
+    assert sample_starts({first: 0, second: 95}, {first: 100, second: 100}, 20) == {first: 90, second: 95}
+    assert sample_starts({}, {first: 5}, 20) == {first: 0}
 
 
 def test_dead_letter_ratio_over_the_last_rows() -> None:

@@ -43,8 +43,8 @@ def plain(columns: Any) -> list[Any]:
 
 
 def numbers(part: Any, kind: Literal["i", "q", "B"]) -> list[int]:
-    found: list[int] = memoryview(part).cast("B").cast(kind).tolist()
-    return found
+    values: list[int] = memoryview(part).cast("B").cast(kind).tolist()
+    return values
 
 
 def rounds(
@@ -88,13 +88,13 @@ def test_implementations_build_equal_columns(
 def test_stop_offsets_neither_lose_nor_repeat_rows(data: bytes, stops: list[int], aborted: Any) -> None:
     def offsets(stops: list[int]) -> list[list[int]]:
         reader = COMPILED.RecordReader(data, "t", 0, 0, aborted=aborted)
-        found = []
+        values = []
         for stop in [*sorted(stops), INT64_MAX]:
             builder = COMPILED.ColumnBuilder()
             while reader.take_columns(2, builder, stop):
                 pass
-            found.append(numbers(builder.finish().offsets, "q"))
-        return found
+            values.append(numbers(builder.finish().offsets, "q"))
+        return values
 
     cut = offsets(stops)
     assert list(chain.from_iterable(cut)) == offsets([])[0]
@@ -136,8 +136,8 @@ def test_timestamp_types(implementation: SimpleNamespace, magic: int) -> None:
     implementation.RecordReader(own.build() + brokers.build() + old, "t", 0, 0).take_columns(9, builder)
     columns = builder.finish()
     tail = {0: [(-1, -1000)], 1: [(0, 5000)], 2: []}[magic]
-    found = zip(numbers(columns.timestamp_types, "i"), numbers(columns.timestamps, "q"), strict=True)
-    assert list(found) == [(0, 7000), (1, 9000), *tail]
+    values = zip(numbers(columns.timestamp_types, "i"), numbers(columns.timestamps, "q"), strict=True)
+    assert list(values) == [(0, 7000), (1, 9000), *tail]
 
 
 @pytest.mark.parametrize(

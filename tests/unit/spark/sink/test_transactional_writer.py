@@ -355,8 +355,8 @@ def test_at_least_once_writers_return_the_commit_message(monkeypatch: pytest.Mon
 
 def test_driver_commits_or_aborts_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[Any] = []
-    monkeypatch.setattr(transactional_writer, "commit_replay", lambda *given: ended.append(given))
-    monkeypatch.setattr(transactional_writer, "abort_replay", lambda *given: ended.append(given))
+    monkeypatch.setattr(transactional_writer, "commit_replay", lambda *arguments: ended.append(arguments))
+    monkeypatch.setattr(transactional_writer, "abort_replay", lambda *arguments: ended.append(arguments))
     stream, batch = TransactionalStreamWriter(OPTIONS), TransactionalBatchWriter(OPTIONS)
     stream.commit(["a"], 12)
     batch.commit(["b"])
