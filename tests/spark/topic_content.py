@@ -25,4 +25,4 @@ def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
 
 def committed_values(bootstrap: str, topic: str) -> list[bytes]:
     """Return the values of all committed records, sorted."""
-    return sorted(record.value for record in committed_records(bootstrap, topic))
+    return sorted(record.value or b"" for record in committed_records(bootstrap, topic))

@@ -126,7 +126,11 @@ class Proxy(threading.Thread):
         return trap
 
     def disarm(self, trap: Trap) -> None:
-        self._loop.call_soon_threadsafe(lambda: trap in self._traps and self._traps.remove(trap))
+        def remove() -> None:
+            if trap in self._traps:
+                self._traps.remove(trap)
+
+        self._loop.call_soon_threadsafe(remove)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]

@@ -30,9 +30,10 @@ def check_history(history: History, written: Log, committed: Log) -> list[str]:
 
 def problems(history: History) -> Iterator[str]:
     """Yield unexpected errors of actors."""
-    for one in (*history.producers, *history.consumers):
-        if one.problem:
-            yield f"{one.name}: {one.problem}"
+    parts: list[ProducerPart | ConsumerPart] = [*history.producers, *history.consumers]
+    for part in parts:
+        if part.problem:
+            yield f"{part.name}: {part.problem}"
 
 
 def _sends(history: History) -> Iterator[tuple[ProducerPart, Send]]:

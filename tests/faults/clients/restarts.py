@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -118,10 +119,12 @@ def _log(bootstrap: str, isolation_level: str) -> Log:
     deadline = time.monotonic() + END_SECONDS_MAX
     while len(at_end) < PARTITIONS and time.monotonic() < deadline:
         for message in consumer.consume(500, 1.0):
+            partition = cast(int, message.partition())
             if message.error() is None:
-                found[message.partition()].append((message.offset(), message.value().decode()))
+                offset, value = cast(int, message.offset()), cast(bytes, message.value())
+                found[partition].append((offset, value.decode()))
             else:
-                at_end.add(message.partition())
+                at_end.add(partition)
     consumer.close()
     return found
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 ROOT = Path(__file__).resolve().parents[3]
 SESSION_MS = 2_500
@@ -170,7 +170,11 @@ def run_confluent(membership: Membership, journal: Any, stopping: Stopping) -> N
     consumer.subscribe([membership.topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     while not stopping.is_set:
         messages = consumer.consume(RECORDS_MAX, POLL_MS / 1000)
-        records = [(message.partition(), message.offset()) for message in messages if message.error() is None]
+        records = [
+            (cast(int, message.partition()), cast(int, message.offset()))
+            for message in messages
+            if message.error() is None
+        ]
         owned_partitions.add_processed(records)
         commit(owned_partitions.due())
     consumer.close()

@@ -29,7 +29,7 @@ class WrittenBatch(NamedTuple):
     next_offset: int
     producer_id: int = -1
     base_sequence: int = -1
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count
     """Records at the time of the append; compaction may have removed some."""
 
     @property

@@ -84,6 +84,9 @@ class StandingClock:
     def monotonic_ms(self) -> int:
         return self._now_ms
 
+    def monotonic_ns(self) -> int:
+        return self._now_ms * 1_000_000
+
     async def sleep_ms(self, duration_ms: int) -> None:
         raise AssertionError(f"a wait of {duration_ms} ms where nothing is throttled")
 
@@ -272,7 +275,9 @@ class ModelledLog:
         """Delete segments by time, size or log start offset, and remove deleted files."""
         model, log = self.model, self.log
         self._hazard = self._at_rest()._replace(start_max=model.high_watermark)
-        bounds = ({"retention_ms": step.two}, {"retention_bytes": step.two * 10}, {})[step.one % 3]
+        bounds: dict[str, Any] = ({"retention_ms": step.two}, {"retention_bytes": step.two * 10}, {})[
+            step.one % 3
+        ]
         log.configure(replace(self.config, **bounds))
         try:
             gone = await log.delete_old_segments(self.now_ms, self.now_ms)

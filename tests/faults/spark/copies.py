@@ -107,6 +107,7 @@ class Copies:
             values = []
             while any(consumer.position(position) < ends[position] for position in partitions):
                 for record in consumer.poll(timeout_s=1):
+                    assert record.value is not None
                     value = record.value.decode()
                     values.append(f"{record.partition}:{record.offset}:{value}" if with_place else value)
         return values

@@ -13,6 +13,7 @@ import errno
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.faults.fault_report import FaultReport
@@ -50,8 +51,7 @@ def play(rounds: int, seed: int) -> FaultReport:
     logger.addHandler(tracebacks)
     try:
         for number in range(rounds):
-            description, code, fail = _choose(rng)
-            run_virtually(lambda seed=number, one=(description, code, fail): _round(seed, one, rng, report))
+            run_virtually(partial(_round, number, _choose(rng), rng, report))
     finally:
         logger.removeHandler(tracebacks)
     for said in tracebacks.messages:

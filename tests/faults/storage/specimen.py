@@ -85,7 +85,7 @@ class Served:
 
 def files_of(files: MemoryFileSystem, directory: str = "/data") -> dict[str, bytes]:
     """Return every file below a directory."""
-    found = {}
+    found: dict[str, bytes] = {}
     for name in files.list_names(directory):
         path = f"{directory}/{name}"
         if files.is_directory(path):

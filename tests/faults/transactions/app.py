@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 ROOT = Path(__file__).resolve().parents[3]
 FENCED, FAILED, STUCK = 3, 4, 5
@@ -130,12 +131,13 @@ def run_confluent(work: Work) -> None:
         if not messages:
             continue
         work.has_read()
-        aborts, first = work.aborts, messages[0].offset()
+        aborts, topic = work.aborts, cast(str, messages[0].topic())
+        offsets = [cast(int, message.offset()) for message in messages]
         producer.begin_transaction()
-        for value in work.values([message.offset() for message in messages], aborts):
+        for value in work.values(offsets, aborts):
             producer.produce("debits", value, partition=0)
             producer.produce("credits", value, partition=work.number % 2)
-        topic_partition = TopicPartition(messages[0].topic(), 0, messages[-1].offset() + 1)
+        topic_partition = TopicPartition(topic, 0, offsets[-1] + 1)
         producer.send_offsets_to_transaction(
             [topic_partition], consumer.consumer_group_metadata(), STEP_SECONDS_MAX
         )
@@ -145,7 +147,7 @@ def run_confluent(work: Work) -> None:
             if producer.flush(STEP_SECONDS_MAX):
                 raise RuntimeError("entries without an answer before an abort")
             producer.abort_transaction(STEP_SECONDS_MAX)
-            consumer.seek(TopicPartition(messages[0].topic(), 0, first))
+            consumer.seek(TopicPartition(topic, 0, offsets[0]))
         else:
             producer.commit_transaction(STEP_SECONDS_MAX)
         work.has_ended()

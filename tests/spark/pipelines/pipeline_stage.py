@@ -69,7 +69,7 @@ group = "{self.group}"
 
     def send(self, partition: int, *timestamps_ms: int, transactional_id: str | None = None) -> None:
         """Send records with these timestamps."""
-        options = {} if transactional_id is None else {"transactional_id": transactional_id}
+        options: dict[str, Any] = {} if transactional_id is None else {"transactional_id": transactional_id}
         with Producer(bootstrap_servers=self.bootstrap, **options) as producer:
             if transactional_id is not None:
                 producer.init_transactions()

@@ -208,8 +208,8 @@ max_ratio = 0.5
     assert Counter(key for key, _, _ in letters) == Counter(
         str(number).encode() for number in range(7, count, 100)
     )
-    _, value, headers = letters[0]
-    assert value == b"no JSON"
+    _, letter, headers = letters[0]
+    assert letter == b"no JSON"
     assert headers["dead.topic"] == topic.encode()
 
 

@@ -78,7 +78,7 @@ class Stage:
     def records(self, suffix: str) -> Counter[tuple[bytes | None, str]]:
         """Return the number of occurrences of each committed key and value in a topic."""
         records = committed_records(self.bootstrap, self.topic + suffix)
-        return Counter((record.key, record.value.decode()) for record in records)
+        return Counter((record.key, (record.value or b"").decode()) for record in records)
 
     def table(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(str(self.spec.sink.path)).to_pyarrow_table().to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -73,7 +73,7 @@ class Play:
 
 
 @pytest.fixture
-def play(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Play]:
+def play(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> Play:
     return Play(spark, bootstrap, topic, tmp_path)
 
 

@@ -84,16 +84,14 @@ def test_rows_equal_written_records_in_every_codec(bootstrap: str, topic: str, c
     create(bootstrap, topic)
     producer = new_producer(bootstrap, compression_type=codec, linger_ms=20)
     written: list[dict[str, Any]] = []
-    for offset, (key, value, headers) in enumerate(
-        [
-            (b"k", b"value", [("name", b"x"), ("empty", b""), ("none", None), ("name", b"again")]),
-            (None, b"x" * 5000, []),
-            (b"deleted", None, []),
-            (b"", b"", [("größe", "größe".encode())]),
-            (None, None, []),
-        ]
-        * 40
-    ):
+    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+        (b"k", b"value", [("name", b"x"), ("empty", b""), ("none", None), ("name", b"again")]),
+        (None, b"x" * 5000, []),
+        (b"deleted", None, []),
+        (b"", b"", [("größe", "größe".encode())]),
+        (None, None, []),
+    ] * 40
+    for offset, (key, value, headers) in enumerate(rows):
         send(producer, topic, value, key=key, headers=headers, timestamp=START_MS + offset)
         header_rows = [{"key": name, "value": content} for name, content in headers]
         time_ = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=START_MS + offset)

@@ -19,7 +19,7 @@ class Request(NamedTuple):
     """A batch as it was sent."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     producer_id: int
     epoch: int
     sequence: int

@@ -1,6 +1,7 @@
 """Timer driver: advancing a timing wheel from the event loop."""
 
 import asyncio
+from functools import partial
 
 from odradek.broker.timer_driver import TimerDriver
 from odradek.testing.clock import VirtualClock, run_virtually
@@ -15,9 +16,13 @@ async def make() -> tuple[TimerDriver, VirtualClock]:
 def test_timers_fire_at_their_deadline_in_any_insertion_order():
     async def main():
         timer_driver, clock = await make()
-        fired = []
+        fired: list[tuple[int, int]] = []
+
+        def fire(deadline_ms: int) -> None:
+            fired.append((deadline_ms, clock.monotonic_ms()))
+
         for deadline_ms in (500, 20, 70_000, 3, 500, 1_000_000):
-            timer_driver.wheel.add(deadline_ms, lambda d=deadline_ms: fired.append((d, clock.monotonic_ms())))
+            timer_driver.wheel.add(deadline_ms, partial(fire, deadline_ms))
             timer_driver.arm(deadline_ms)
         await asyncio.sleep(2000)
         assert [deadline for deadline, _ in fired] == [3, 20, 500, 500, 70_000, 1_000_000]
@@ -29,12 +34,15 @@ def test_timers_fire_at_their_deadline_in_any_insertion_order():
 def test_random_timers_fire_once_and_never_early():
     async def main():
         timer_driver, clock = await make()
-        randomness, fired = SeededEntropy(5), {}
+        randomness = SeededEntropy(5)
+        fired: dict[int, int] = {}
+
+        def fire(number: int, deadline_ms: int) -> None:
+            fired.setdefault(number, clock.monotonic_ms() - deadline_ms)
+
         for number in range(300):
             deadline_ms = clock.monotonic_ms() + randomness.below(5000)
-            timer_driver.wheel.add(
-                deadline_ms, lambda n=number, d=deadline_ms: fired.setdefault(n, clock.monotonic_ms() - d)
-            )
+            timer_driver.wheel.add(deadline_ms, partial(fire, number, deadline_ms))
             timer_driver.arm(deadline_ms)
             await asyncio.sleep(randomness.below(30) / 1000)
         await asyncio.sleep(10)

@@ -1,6 +1,7 @@
 """The controller on an embedded store: events, write conflicts, retries, resignation."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,13 @@ class Channel:
         self.deleted_topics = set()
         self.stopped = []
 
-    async def leader_and_isr(self, request: SendLeaderAndIsr) -> None:
+    async def leader_and_isr(self, request: SendLeaderAndIsr) -> tuple[TopicPartition, ...]:
         self.partition_states.update(request.partition_states)
+        return ()
 
-    async def update_metadata(self, metadata_updates: SendUpdateMetadata) -> None:
-        self.metadata_updates.append(metadata_updates)
-        self.deleted_topics |= metadata_updates.deleted_topics
+    async def update_metadata(self, request: SendUpdateMetadata) -> None:
+        self.metadata_updates.append(request)
+        self.deleted_topics |= request.deleted_topics
 
     async def stop_replica(self, request):
         self.stopped += request.partitions
@@ -64,12 +66,13 @@ class ControllerFixture:
         self.clock = clock
         self.store = ensemble.connect()
         self.channel = Channel()
-        self.controller = None
+        self.controller: Any = None
 
     async def open(self):
         await self.store.ensure_path(znode_paths.BROKER_IDS)
         await register_broker(self.store, 1, registration())
         self.fence = await elect(self.store, 1, 0)
+        assert self.fence is not None
         self.controller = Controller(self.store, self.fence, self.channel, self.clock.sleep_ms)
 
     async def run_loop(self):

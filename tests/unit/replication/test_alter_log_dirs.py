@@ -13,8 +13,9 @@ from odradek.testing.entropy import SeededEntropy
 
 
 def alter_log_dirs(directories, fixture, partition=None):
+    missing = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return AlterLogDirs(
-        directories, lambda *_: partition, lambda *_: None, fixture.clock, AlterLogDirsLimits, NoCleaning()
+        directories, lambda *_: partition, lambda *_: missing, fixture.clock, AlterLogDirsLimits, NoCleaning()
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.append_queue import AppendQueue, QueuedAppend
@@ -28,8 +29,10 @@ def reject():
 
 def test_queued_append_is_checked_again_before_appending():
     async def main():
-        partition, results = Partition(), []
-        queue = AppendQueue(InlineWorkers(), SimpleNamespace(wall_ms=lambda: 0))
+        partition: Any = Partition()
+        results: list[Any] = []
+        clock: Any = SimpleNamespace(wall_ms=lambda: 0)
+        queue = AppendQueue(InlineWorkers(), clock)
         for records, check in ((b"a", lambda: None), (b"b", reject), (b"c", lambda: None)):
             queue.add(partition, "connection", QueuedAppend(records, 1, 9, check, results.append))
         assert queue.has(partition, "connection")

@@ -1,6 +1,7 @@
 """Flushes that appends wait for: one at a time per log, shared by all waiters."""
 
 import asyncio
+from typing import Any
 
 from odradek.model.errors import StorageError
 from odradek.replication.pending_flushes import PendingFlushes
@@ -27,12 +28,18 @@ async def run_loop():
 
 def test_requests_during_a_flush_share_the_next_one():
     async def main():
-        log, results, flushed = FakeLog(), [], []
+        log: Any = FakeLog()
+        results: list[Any] = []
+        flushed: list[Any] = []
         flushes = PendingFlushes(flushed.append)
-        flushes.request(log, lambda failure: results.append(("first", failure)))
+
+        def request(name: str) -> None:
+            flushes.request(log, lambda failure: results.append((name, failure)))
+
+        request("first")
         await run_loop()
         for name in ("second", "third"):
-            flushes.request(log, lambda failure, name=name: results.append((name, failure)))
+            request(name)
         await run_loop()
         assert (len(log.begun), results, flushed) == (1, [], [])
         log.begun[0].set_result(None)
@@ -49,7 +56,9 @@ def test_requests_during_a_flush_share_the_next_one():
 
 def test_flush_failure_is_reported_to_all_waiters():
     async def main():
-        log, results, flushed = FakeLog(), [], []
+        log: Any = FakeLog()
+        results: list[Any] = []
+        flushed: list[Any] = []
         flushes = PendingFlushes(flushed.append)
         for _ in range(2):
             flushes.request(log, results.append)
@@ -71,7 +80,8 @@ def test_flush_failure_is_reported_to_all_waiters():
 
 def test_drain_waits_for_flushes_in_progress():
     async def main():
-        log, results = FakeLog(), []
+        log: Any = FakeLog()
+        results: list[Any] = []
         flushes = PendingFlushes(lambda _: None)
         await flushes.drain()
         flushes.request(log, results.append)
@@ -88,7 +98,9 @@ def test_drain_waits_for_flushes_in_progress():
 
 def test_flushes_of_partitions_are_independent():
     async def main():
-        slow, quick, results = FakeLog(), FakeLog(), []
+        slow: Any = FakeLog()
+        quick: Any = FakeLog()
+        results: list[Any] = []
         flushes = PendingFlushes(lambda _: None)
         flushes.request(slow, results.append)
         flushes.request(quick, results.append)
@@ -105,7 +117,8 @@ def test_flushes_of_partitions_are_independent():
 
 def test_failed_flush_is_retried_while_records_wait_for_it():
     async def main():
-        waiting, unneeded, follower, failed = logs = [FakeLog() for _ in range(4)]
+        logs: list[Any] = [FakeLog() for _ in range(4)]
+        waiting, unneeded, follower, failed = logs
         flushes = PendingFlushes(lambda _: None)
         for log in logs:
             flushes.request(log, lambda _: None)

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -285,10 +287,10 @@ def test_satisfied_fetch_arms_no_timer(run_scenario, leader_and_isr):
 def test_complete_all_delayed_completes_each_request_once(run_scenario, leader_and_isr):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
-        ended = []
+        ended: list[str] = []
         for name in ("fetch", "produce"):
             delay = getattr(fixture.replicas, f"delay_{name}")
-            delay(DelayedFetch(lambda: False, lambda name=name: ended.append(name)), [partition], 500)
+            delay(DelayedFetch(lambda: False, partial(ended.append, name)), [partition], 500)
         fixture.replicas.complete_all_delayed()
         assert sorted(ended) == ["fetch", "produce"]
         fixture.advance_time(1000)
@@ -323,7 +325,7 @@ def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
     async def create(*arguments, **how):
         created.append(arguments[0])
 
-    replicas = ReplicaManager.__new__(ReplicaManager)
+    replicas: Any = ReplicaManager.__new__(ReplicaManager)
     replicas._log_manager = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)
     replicas._config_of = lambda topic: (None, 1)
     partition_states = TopicPartition("orders", 0)

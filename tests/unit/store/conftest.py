@@ -26,6 +26,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     async def sleep_ms(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
 

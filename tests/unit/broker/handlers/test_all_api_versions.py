@@ -190,9 +190,9 @@ def test_api_versions_rejects_an_invalid_software_name(run_scenario, version, na
 @versions_of(19)
 def test_create_topics(run_scenario, version):
     async def scenario(harness):
-        request = CreatableTopic("orders", 3, 1, [], [CreatableTopicConfig("retention.ms", "1000")])
+        orders = CreatableTopic("orders", 3, 1, [], [CreatableTopicConfig("retention.ms", "1000")])
         twin = [CreatableTopic("twin", 1, 1), CreatableTopic("twin", 1, 1)]
-        request = CreateTopicsRequest([request, *twin], 5000)
+        request = CreateTopicsRequest([orders, *twin], 5000)
         results = {topic.name: topic for topic in (await harness.request(19, version, request)).topics}
         made = results["orders"]
         assert made.error_code == 0

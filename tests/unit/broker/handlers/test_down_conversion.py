@@ -62,7 +62,8 @@ def test_old_consumer_reads_a_whole_log_in_steps(run_scenario, version, read_rec
         await harness.create("orders", settings={"segment.bytes": "300"})
         for number in range(10):
             await harness.produce("orders", b"%d-a" % number, b"%d-b" % number)
-        result, offset = [], 0
+        result: list[tuple[int, bytes]] = []
+        offset = 0
         while len(result) < 20:
             entry = await harness.fetch("orders", offset, version=version, partition_max_bytes=100)
             new = [(at, value) for at, value in messages(entry, read_records) if at >= offset]

@@ -136,6 +136,7 @@ def test_dynamic_configs_survive_a_restart():
         cluster = MemoryCluster()
         first = await cluster.start()
         store = first._session.store
+        assert store is not None
         await change_config(store, "topics", "orders", {"retention.ms": "55"})
         await change_config(store, "brokers", "<default>", {"log.segment.bytes": "77777"})
         await first.stop()

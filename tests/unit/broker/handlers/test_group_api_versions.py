@@ -344,8 +344,8 @@ async def commit(harness, version, *offsets, **options) -> list[int]:
 
 async def fetch(harness, version, requested, group="g", **options) -> Any:
     """Return the group's error and its partitions by topic."""
+    topics: Any = None
     if version >= 8:
-        topics = None
         if requested is not None:
             topics = [OffsetFetchRequestTopics(*topic_partitions) for topic_partitions in requested]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], **options)
@@ -404,7 +404,7 @@ def test_rejected_commit_has_an_error_per_partition(run_groups, version):
     async def scenario(harness):
         member = Member(harness)
         await member.become_stable()
-        offsets = [("orders", 0, 5, None, {}), ("orders", 9, 5, None, {})]
+        offsets: list[Any] = [("orders", 0, 5, None, {}), ("orders", 9, 5, None, {})]
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for generation, name, group, code in (
             (7, member.member, "g", ErrorCode.ILLEGAL_GENERATION),

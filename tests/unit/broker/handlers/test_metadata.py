@@ -111,9 +111,12 @@ def test_concurrent_auto_creation_of_one_topic(run_scenario):
 def test_all_topics_response_is_encoded_once_per_metadata_change(run_scenario, monkeypatch):
     encoded = []
     original = metadata_responses.all_topics
-    monkeypatch.setattr(
-        metadata_responses, "all_topics", lambda *specified: encoded.append(specified) or original(*specified)
-    )
+
+    def all_topics(*specified):
+        encoded.append(specified)
+        return original(*specified)
+
+    monkeypatch.setattr(metadata_responses, "all_topics", all_topics)
 
     async def scenario(harness):
         async def names(version, **options):

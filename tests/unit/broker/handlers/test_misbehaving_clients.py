@@ -1,6 +1,7 @@
 """Clients that disconnect mid-request, stall or send garbage."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,8 @@ def test_misbehaving_clients_leave_no_state(run_scenario, seed, make_batch):
     async def scenario(harness):
         await harness.create("orders")
         randomness = SeededEntropy(seed)
-        clients, everyone = [], []
+        clients: list[Any] = []
+        everyone: list[Any] = []
         for _ in range(STEPS):
             if len(clients) < 3 or randomness.below(4) == 0:
                 clients.append(await harness.memory_broker.connect())

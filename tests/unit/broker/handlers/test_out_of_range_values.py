@@ -70,9 +70,9 @@ def test_offset_apis(run_scenario, number):
                 part.max_num_offsets = small
             request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("orders", [part])])
             assert (await harness.request(2, version, request)).topics
-        part = OffsetForLeaderPartition(0, small, small)
-        request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("orders", [part])])
-        assert (await harness.request(23, 4, request)).topics
+        epoch_part = OffsetForLeaderPartition(0, small, small)
+        epoch_request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("orders", [epoch_part])])
+        assert (await harness.request(23, 4, epoch_request)).topics
         topic = DeleteRecordsTopic("orders", [DeleteRecordsPartition(0, number)])
         assert (await harness.request(21, 2, DeleteRecordsRequest([topic], small))).topics
 
@@ -86,9 +86,9 @@ def test_topic_counts(run_scenario, number):
         small = max(min(number, 32767), -32768)
         new_topics = [CreatableTopic("a", number, 1), CreatableTopic("b", 1, small)]
         assert (await harness.request(19, 7, CreateTopicsRequest(new_topics, 1000))).topics
-        request = CreatePartitionsTopic("orders", number, None)
-        assert (await harness.request(37, 3, CreatePartitionsRequest([request], 1000))).results
-        request = CreatableTopic("c", 1, 1)
-        assert (await harness.request(19, 7, CreateTopicsRequest([request], number))).topics
+        increase = CreatePartitionsTopic("orders", number, None)
+        assert (await harness.request(37, 3, CreatePartitionsRequest([increase], 1000))).results
+        new_topic = CreatableTopic("c", 1, 1)
+        assert (await harness.request(19, 7, CreateTopicsRequest([new_topic], number))).topics
 
     run_scenario(scenario)

@@ -1,5 +1,7 @@
 """Security APIs without an authorizer, on PLAINTEXT: Kafka's error codes."""
 
+from typing import Any
+
 import pytest
 
 from odradek.model.errors import ErrorCode
@@ -47,7 +49,7 @@ def test_delete_acls_fails_for_each_filter(run_scenario, version):
     async def scenario(harness):
         everything = DeleteAclsFilter(ANY, None, 1 if version else 3, None, None, ANY, ANY)
         response = await harness.request(DELETE_ACLS, version, DeleteAclsRequest([everything, everything]))
-        error = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.", [])
+        error: tuple[ErrorCode, str, list[Any]] = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.", [])
         result = [
             (result.error_code, result.error_message, result.matching_acls)
             for result in response.filter_results
@@ -101,7 +103,8 @@ def test_invalid_quota_filter_is_rejected(run_scenario, types, code):
 
 def test_no_scram_credentials_are_described(run_scenario):
     async def scenario(harness):
-        for users in (None, []):
+        no_users: tuple[list[UserName] | None, ...] = (None, [])
+        for users in no_users:
             response = await harness.request(SCRAM, 0, DescribeUserScramCredentialsRequest(users))
             assert (response.error_code, response.results) == (0, [])
         named = [UserName("alice"), UserName("bob"), UserName("bob")]

@@ -12,7 +12,7 @@ from odradek.broker.network.connection_scheduler import ConnectionScheduler
 from odradek.broker.network.memory_pool import RequestMemoryPool
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.network.session import Session
-from odradek.ports.files import Part
+from odradek.ports.files import Parts
 from odradek.wire.server_connection import Request
 
 METADATA = 3
@@ -34,7 +34,7 @@ class FakeConnection:
         """True if a close with flush completes at once; one without always does."""
         self._is_lost = False
 
-    def send(self, parts: list[Part]) -> None:
+    def send(self, parts: Parts) -> None:
         size = sum(len(part) for part in parts)
         if self.stuck:
             self.queued_bytes += size

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from typing import Any, cast
 
 import pytest
 
@@ -13,12 +14,14 @@ from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.store.port import Unavailable
 from odradek.testing.clock import run_virtually
 from odradek.wire.apis import API_BY_KEY
+from odradek.wire.headers import RequestHeader
 from odradek.wire.message_codecs import decoder, encoder, parts_encoder
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.server_connection import Request
 
 HEARTBEAT = 12
+NO_CONTEXT: Any = None
 BODY = encoder(HeartbeatRequest, 0)(HeartbeatRequest("g", 1, "m"))
 
 
@@ -49,12 +52,12 @@ class StubSession:
 
 
 def make_request(api_key=HEARTBEAT, version=0, body=BODY, number=7):
-    return Request((api_key, version, number, "c"), memoryview(bytearray(body)), 0)
+    return Request(RequestHeader(api_key, version, number, "c"), memoryview(bytearray(body)), 0)
 
 
 def make_dispatcher(handle, *, with_error_response=True, queue=None):
     handler = Handler(HEARTBEAT, range(1), lambda: (handle, error_response if with_error_response else None))
-    return Dispatcher([handler], None, queue or RequestQueue(10))
+    return Dispatcher([handler], NO_CONTEXT, queue or RequestQueue(10))
 
 
 def test_plain_response_is_sent_at_once():
@@ -96,8 +99,8 @@ def test_undecodable_body_closes_the_connection():
 @pytest.mark.parametrize("version", [5, 100, 32767, -1])
 def test_api_versions_in_an_unsupported_version_gets_a_version_0_response(version):
     """KIP-511: with the supported range of ApiVersions."""
-    session = StubSession()
-    dispatcher = Dispatcher(HANDLERS, None, RequestQueue(10))
+    session: Any = StubSession()
+    dispatcher = Dispatcher(HANDLERS, NO_CONTEXT, RequestQueue(10))
     dispatcher.dispatch(make_request(18, version, b"\xff\xff whatever \x80"), session)
     response, _ = decoder(ApiVersionsResponse, 0)(memoryview(session.responses[0][1]), 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -122,7 +125,8 @@ def test_broker_error_without_an_error_response_is_a_defect():
 
 
 def test_pending_response_is_sent_on_completion():
-    session, pending = StubSession(), PendingResponse()
+    session = StubSession()
+    pending: PendingResponse[Any] = PendingResponse()
     make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
     assert session.responses == []
     pending.complete(HeartbeatResponse(error_code=3))
@@ -130,14 +134,16 @@ def test_pending_response_is_sent_on_completion():
 
 
 def test_completed_pending_response_is_sent_at_once():
-    session, pending = StubSession(), PendingResponse()
+    session = StubSession()
+    pending: PendingResponse[Any] = PendingResponse()
     pending.complete(HeartbeatResponse(error_code=3))
     make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
     assert session.codes == [3]
 
 
 def test_pending_response_that_fails_to_encode_closes_only_its_own_connection():
-    session, pending = StubSession(), PendingResponse()
+    session = StubSession()
+    pending: PendingResponse[Any] = PendingResponse()
     make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
     pending.complete("no message at all")
     assert session.responses == []
@@ -218,7 +224,7 @@ def test_every_handler_has_an_error_response_for_every_version(handler, version)
     if handler.api_key == 0:
         request.acks = 1
     response = handler.load()[1](request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
-    body = b"".join(bytes(part) for part in parts_encoder(api.response, version)(response))
+    body = b"".join(cast(list[bytes], parts_encoder(api.response, version)(response)))
     decoded, end = decoder(api.response, version)(memoryview(body), 0)
     assert end == len(body)
     assert type(decoded) is api.response

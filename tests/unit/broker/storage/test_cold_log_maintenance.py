@@ -90,7 +90,12 @@ def test_index_found_corrupt_during_a_read_is_rebuilt_on_a_thread(run_scenario):
         files = harness.cluster.files
         in_threads = []
         offload_read = files.offload_read
-        files.offload_read = lambda work: in_threads.append(work) or offload_read(work)
+
+        def recorded_read(work):
+            in_threads.append(work)
+            return offload_read(work)
+
+        files.offload_read = recorded_read
         assert await harness.values("orders", 4) == VALUES[4:]
         assert in_threads
 
@@ -137,7 +142,12 @@ def test_retention_by_size_reads_no_segment(run_scenario):
         files = evict_from_cache(harness)
         in_threads = []
         offload_read = files.offload_read
-        files.offload_read = lambda work: in_threads.append(work) or offload_read(work)
+
+        def recorded_read(work):
+            in_threads.append(work)
+            return offload_read(work)
+
+        files.offload_read = recorded_read
         await harness.cluster.clock.sleep_ms(600_000)
         assert files.blocking_reads == 0
         assert not in_threads

@@ -70,7 +70,12 @@ def test_cold_mapped_index_is_detected(run_scenario):
             files.evict_from_cache(f"{directory}/{name}")
         brought = []
         offload_read = files.offload_read
-        files.offload_read = lambda work: brought.append(work) or offload_read(work)
+
+        def recorded_read(work):
+            brought.append(work)
+            return offload_read(work)
+
+        files.offload_read = recorded_read
         await harness.fetch("orders", 1)
         assert len(brought) == 1
         await harness.fetch("orders", 1)

@@ -1,6 +1,7 @@
 """Compaction on a whole broker in memory: its settings, recreated topics, and stop."""
 
 import asyncio
+from typing import Any
 
 from odradek.ports.files import FileSlice
 from odradek.records import codec
@@ -68,7 +69,8 @@ class LogHarness:
     async def keys(self):
         """Return the keys of all readable records, in order."""
         topic_id = self.memory_broker.broker.metadata_cache.topic("orders").topic_id
-        offset, result = 0, []
+        offset = 0
+        result: list[Any] = []
         while True:
             part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
             requested = FetchTopic(topic_id=topic_id, partitions=[part])
@@ -146,7 +148,9 @@ def test_broker_stopped_during_a_cleaner_run_resumes_it_after_restart():
         await harness.create(cleanup_policy="compact")
         await harness.fill(20)
         await asyncio.sleep(BACKOFF_S + 1)
-        assert memory_broker.broker._cleaner._in_progress
+        cleaner = memory_broker.broker._cleaner
+        assert cleaner is not None
+        assert cleaner._in_progress
         began_s = asyncio.get_running_loop().time()
         await memory_broker.stop()
         assert asyncio.get_running_loop().time() - began_s < 1

@@ -1,6 +1,7 @@
 """Progress reports while logs are loaded."""
 
 import asyncio
+from typing import Any
 
 from odradek.records.batch import BatchBuilder
 from odradek.testing.broker import MemoryBroker, MemoryCluster
@@ -33,7 +34,7 @@ async def start_again(cluster, load_ms):
         return work()
 
     cluster.files.offload = later
-    reported = []
+    reported: list[Any] = []
     memory_broker = MemoryBroker(cluster, SETTINGS)
     memory_broker.broker._on_load_progress = reported.append
     await memory_broker.start()

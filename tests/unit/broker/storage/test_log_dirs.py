@@ -112,8 +112,8 @@ def test_failed_log_dir_goes_offline_alone(run_scenario):
             requested = ListOffsetsTopic("orders", [ListOffsetsPartition(number, -1, -1)])
             response = await harness.request(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [requested]))
             assert response.topics[0].partitions[0].error_code == STORAGE_ERROR
-            requested = DeleteRecordsTopic("orders", [DeleteRecordsPartition(number, 1)])
-            response = await harness.request(DELETE_RECORDS, 2, DeleteRecordsRequest([requested], 1000))
+            deleted = DeleteRecordsTopic("orders", [DeleteRecordsPartition(number, 1)])
+            response = await harness.request(DELETE_RECORDS, 2, DeleteRecordsRequest([deleted], 1000))
             assert response.topics[0].partitions[0].error_code == STORAGE_ERROR
         for number in kept:
             assert (await harness.produce("orders", b"y", partition=number)).error_code == 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,8 @@ class LogHarness:
     async def values(self):
         """Return all readable values."""
         topic_id = self.memory_broker.broker.metadata_cache.topic("orders").topic_id
-        offset, result = self.log.log_start_offset, []
+        offset = self.log.log_start_offset
+        result: list[Any] = []
         while True:
             part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
             requested = FetchTopic(topic_id=topic_id, partitions=[part])
@@ -275,7 +277,7 @@ class StubLog:
 def test_failing_log_does_not_stop_maintenance_of_the_others(work):
     async def main():
         logs = [StubLog("a"), StubLog("b", failing=True), StubLog("c")]
-        directory = StubLogDirectory({log.topic_partition: log for log in logs})
+        directory: Any = StubLogDirectory({log.topic_partition: log for log in logs})
         maintenance = LogMaintenance(
             [directory], DynamicBrokerConfig({}), VirtualClock(asyncio.get_running_loop())
         )
@@ -291,7 +293,7 @@ def test_failing_log_does_not_stop_maintenance_of_the_others(work):
 def test_maintenance_of_many_logs_yields_to_the_event_loop():
     async def main():
         logs = [StubLog(number) for number in range(5 * LOGS_PER_BATCH)]
-        directory = StubLogDirectory({log.topic_partition: log for log in logs})
+        directory: Any = StubLogDirectory({log.topic_partition: log for log in logs})
         maintenance = LogMaintenance(
             [directory], DynamicBrokerConfig({}), VirtualClock(asyncio.get_running_loop())
         )
@@ -396,7 +398,8 @@ def test_failed_flush_fails_the_produce_and_takes_the_log_offline():
 def test_no_acknowledged_record_is_lost_with_flush_messages_1(seed, acks):
     async def main():
         cluster = MemoryCluster(seed, delay_max_ms=3)
-        acknowledged, number = [], 0
+        acknowledged: list[Any] = []
+        number = 0
         harness = None
         for life in range(4):
             memory_broker = await cluster.start()

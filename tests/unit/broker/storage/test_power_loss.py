@@ -7,6 +7,7 @@ each partition, a prefix of the sent records, at least as long as the flushed pa
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,8 @@ class PowerLossRun:
         log = self.broker.broker._replica_manager.get_leader_partition(*partition).log
         topic = self.broker.broker.metadata_cache.topic(partition.topic)
         start = offset = log.log_start_offset
-        result = []
+        result: list[Any] = []
+        assert topic is not None
         while True:
             part = FetchPartition(partition.partition, fetch_offset=offset, partition_max_bytes=3000)
             requested = FetchTopic(topic_id=topic.topic_id, partitions=[part])

@@ -7,6 +7,8 @@ directory, with every acknowledged record and no others.
 
 import asyncio
 import errno
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,7 +51,7 @@ class KeepsNothing:
         return 0
 
 
-SEEDS = 3 if settings.default.max_examples > 1000 else 1
+SEEDS = 3 if settings().max_examples > 1000 else 1
 """Random losses between the two extremes: more in the long profile."""
 LOSSES = [KeepsAll(), KeepsNothing(), *map(SeededEntropy, range(1, SEEDS + 1))]
 
@@ -140,7 +142,8 @@ class ReplicaMove:
         self.cluster.entropy = entropy
 
     async def read(self):
-        values, topic = [], self.memory_broker.broker.metadata_cache.topic("orders")
+        values: list[Any] = []
+        topic = self.memory_broker.broker.metadata_cache.topic("orders")
         while True:
             part = FetchPartition(0, fetch_offset=len(values), partition_max_bytes=1 << 20)
             requested = FetchTopic(topic="orders", topic_id=topic.topic_id, partitions=[part])
@@ -170,8 +173,8 @@ async def run_scenario(count_max, randomness):
         await check(move_run)
         if count_max % CLEARED_EVERY == 0:
             await cluster.clock.sleep_ms(70_000)
-            names = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
-            assert [name for name in names if name.startswith("orders")] == ["orders-0"]
+            left = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
+            assert [name for name in left if name.startswith("orders")] == ["orders-0"]
             await check(move_run)
         await move_run.memory_broker.stop()
         return count, is_done
@@ -191,4 +194,4 @@ def test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log(loss):
     assert is_done
     assert count > 40
     for count_max in range(count):
-        run_virtually(lambda count_max=count_max: run_scenario(count_max, LOSSES[loss]))
+        run_virtually(partial(run_scenario, count_max, LOSSES[loss]))

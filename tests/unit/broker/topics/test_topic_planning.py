@@ -82,7 +82,7 @@ def test_invalid_topic_is_rejected(new_topic, code):
     assert error.value.message
 
 
-EXISTING = {0: (0,), 1: (1,)}
+EXISTING: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,)}
 
 
 def test_new_partitions_follow_the_existing_ones():

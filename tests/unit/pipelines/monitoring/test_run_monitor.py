@@ -33,6 +33,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     def sleep_ms(self, duration_ms: int) -> Any:
         raise NotImplementedError
 

@@ -65,7 +65,8 @@ def quoted(key: str) -> str:
 def test_every_key_has_its_line(
     tables: dict[str, dict[str, str]],
 ) -> None:
-    text, expected = "", {}
+    text = ""
+    expected: dict[tuple[str, ...], int] = {}
     for table, pairs in tables.items():
         expected[table,] = text.count("\n") + 1
         text += f"[{quoted(table)}]\n"

@@ -12,11 +12,11 @@ from odradek.spark.options.sink_options import Guarantee, MissingMarkers, SinkOp
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
-def read(is_streaming: bool = True, **options: str) -> SinkOptions:
+def read(is_streaming: bool = True, /, **options: str) -> SinkOptions:
     return read_sink_options({**BROKERS, **options}, is_streaming=is_streaming)
 
 
-def problems(is_streaming: bool = True, **options: str) -> str:
+def problems(is_streaming: bool = True, /, **options: str) -> str:
     with pytest.raises(ConfigError) as raised:
         read(is_streaming, **options)
     return str(raised.value)
@@ -94,8 +94,8 @@ def test_exactly_once_requires_acks_all_and_idempotence() -> None:
 
 
 def test_exactly_once_batch_write_requires_a_sink_id() -> None:
-    assert "requires the option sinkId" in problems(is_streaming=False, guarantee="exactly_once")
-    assert read(is_streaming=False, guarantee="exactly_once", sinkId="july").sink_id == "july"
+    assert "requires the option sinkId" in problems(False, guarantee="exactly_once")
+    assert read(False, guarantee="exactly_once", sinkId="july").sink_id == "july"
     assert "sinkId is for batch writes" in problems(guarantee="exactly_once", sinkId="july")
 
 

@@ -24,7 +24,7 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 PLAIN = {**SERVERS, "subscribe": "castle"}
 
 
-def read(query_type: QueryType = QueryType.STREAM, **options: str) -> SourceOptions:
+def read(query_type: QueryType = QueryType.STREAM, /, **options: str) -> SourceOptions:
     return read_source_options({**PLAIN, **options}, query_type)
 
 

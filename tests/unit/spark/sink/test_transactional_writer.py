@@ -309,7 +309,8 @@ def test_batch_write_is_identified_by_its_sink_id(
 
 
 def test_at_least_once_writer_discards_a_failed_producer(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, discarded = Stage(), []
+    stage = Stage()
+    discarded: list[Any] = []
     producer = RecordingProducer(stage)
     monkeypatch.setattr(writer, "get_producer", lambda settings: producer)
     monkeypatch.setattr(writer, "discard", discarded.append)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ schemas = st.permutations(ALL_COLUMNS.fields).flatmap(
 )
 
 
-def batch_of(codec: ModuleType, schema: StructType, data: bytes, topic: str = "castle") -> Any:
+def batch_of(codec: SimpleNamespace, schema: StructType, data: bytes, topic: str = "castle") -> Any:
     rows = ArrowBatchBuilder(schema, topic, 3)
     builder = codec.ColumnBuilder(rows.wanted)
     codec.RecordReader(data, topic, 3, 0).take_columns(ROWS_MAX, builder)
@@ -46,7 +46,7 @@ def expected(name: str, record: Any) -> Any:
 
 @given(schemas, fetches(), st.sampled_from(IMPLEMENTATIONS))
 def test_any_selection_of_columns_matches_the_records(
-    schema: StructType, data: bytes, codec: ModuleType
+    schema: StructType, data: bytes, codec: SimpleNamespace
 ) -> None:
     batch = batch_of(codec, schema, data)
     batch.validate(full=True)

@@ -176,7 +176,8 @@ def test_empty_range_needs_no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failed_consumer_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, discarded = Log(bounds=AuthorizationFailed("no")), []
+    log = Log(bounds=AuthorizationFailed("no"))
+    discarded: list[Any] = []
     monkeypatch.setattr(range_reader, "get_consumer", lambda settings: log)
     monkeypatch.setattr(range_reader, "discard", discarded.append)
     options = SourceOptions({"bootstrap.servers": "b:9092"}, poll_timeout_ms=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +107,7 @@ class Engine:
         log = self._checkpoint
         index = log.finished_count
         start = log.offsets[index - 1] if index else to_json(self.reader.initialOffset())
-        planned = self.reader.partitions(json.loads(start), json.loads(log.offsets[index]))
+        planned: Sequence[Any] = self.reader.partitions(json.loads(start), json.loads(log.offsets[index]))
         return [
             (TopicPartition(range_.topic, range_.partition), offset)
             for task in planned

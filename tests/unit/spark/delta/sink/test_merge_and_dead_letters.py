@@ -76,15 +76,15 @@ def test_merge_condition_quotes_keys_and_equates_nulls() -> None:
 def test_an_upsert_into_a_partitioned_table_moves_rows(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
 
-    def upsert(version: int, **columns: list[Any]) -> None:
+    def upsert(version: int, columns: dict[str, Any]) -> None:
         rows = pa.record_batch(columns)
         options = read_sink_options({"path": path, "keys": "Key Col", "partitionBy": "day"})
         writer = TableWriter(options, from_arrow_schema(rows.schema), overwrite=False)
         writer.commit([writer.write(iter([rows]))], AppTransaction("a", version))
 
-    upsert(0, **{"Key Col": [1, 2], "day": ["mon", "mon"], "v": [1, 1]})
-    upsert(1, **{"Key Col": [2, 3], "day": ["tue", "tue"], "v": [2, 2]})
-    upsert(1, **{"Key Col": [2, 3], "day": ["wed", "wed"], "v": [3, 3]})
+    upsert(0, {"Key Col": [1, 2], "day": ["mon", "mon"], "v": [1, 1]})
+    upsert(1, {"Key Col": [2, 3], "day": ["tue", "tue"], "v": [2, 2]})
+    upsert(1, {"Key Col": [2, 3], "day": ["wed", "wed"], "v": [3, 3]})
     table_rows = pa.table(DeltaTable(path).scan()).to_pylist()
     assert {(row["Key Col"], row["day"], row["v"]) for row in table_rows} == {
         (1, "mon", 1),

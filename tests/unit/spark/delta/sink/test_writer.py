@@ -51,7 +51,7 @@ def sink(path: Path, **options: str) -> SinkOptions:
     return read_sink_options({"path": str(path), **options})
 
 
-def writer(path: Path, frame: StructType = FRAME, *, overwrite: bool = False, **options: str) -> TableWriter:
+def writer(path: Path, frame: StructType = FRAME, *, overwrite: bool = False, **options: Any) -> TableWriter:
     return TableWriter(sink(path, **options), frame, overwrite=overwrite)
 
 
@@ -64,7 +64,7 @@ def ids(path: Path) -> list[int]:
     return numbers
 
 
-def append(path: Path, version: int, *numbers: int, name: str = "app", **options: str) -> None:
+def append(path: Path, version: int, *numbers: int, name: str = "app", **options: Any) -> None:
     table = writer(path, **options)
     table.commit([table.write(iter([batch(*numbers)]))], AppTransaction(name, version))
 
@@ -306,10 +306,11 @@ def test_not_null_column_rejects_nulls(tmp_path: Path) -> None:
 
 
 def test_unknown_columns_and_conflicting_options_are_rejected(tmp_path: Path) -> None:
-    for options, message in (
+    conflicts: tuple[tuple[dict[str, Any], str], ...] = (
         ({"keys": "nobody"}, r"keys must .* got nobody"),
         ({"partitionBy": "x"}, "got x"),
-    ):
+    )
+    for options, message in conflicts:
         with pytest.raises(TableOptionError, match=message):
             writer(tmp_path / "t", **options)
     with pytest.raises(TableOptionError, match="replace the whole table"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -80,7 +81,7 @@ def test_no_files_between_a_later_start_and_an_earlier_end() -> None:
     assert spans_between(DeltaOffset(6), DeltaOffset(5)) == []
 
 
-def _log(*actions: dict[str, object]) -> str:
+def _log(*actions: Mapping[str, object]) -> str:
     return "\n".join(json.dumps(action) for action in actions)
 
 

@@ -80,7 +80,7 @@ def test_requested_columns_are_selected_ordered_and_filled(tmp_path: Path) -> No
     write_deltalake(str(tmp_path / "t"), wider, mode="append", schema_mode="merge")
     source = DeltaSource({"path": str(tmp_path / "t")})
     requested = from_arrow_schema(pa.schema([("more", pa.float64()), ("day", pa.string())]))
-    reader = source.reader(requested)
+    reader: Any = source.reader(requested)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert sorted(rows, key=str) == [{"more": 0.5, "day": "x"}, {"more": None, "day": "d1"}]
     with pytest.raises(SchemaMismatch, match="nobody is not in the table"):
