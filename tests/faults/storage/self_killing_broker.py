@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
     armed, label, nth, *pairs = arguments
     executioner = Executioner(armed, label, int(nth))
-    broker.RealFileSystem = lambda: WatchedFiles(RealFileSystem(), executioner)  # type: ignore[assignment,misc]
+    broker.RealFileSystem = lambda: WatchedFiles(RealFileSystem(), executioner)  # type: ignore[assignment,attr-defined,misc]
     return broker.run(ServeOptions(settings=tuple(pairs), log_level="warning"), {})
 
 

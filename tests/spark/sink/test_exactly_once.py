@@ -143,7 +143,7 @@ def test_deleted_marker_topic_is_detected(play: Play) -> None:
 
 
 def test_tasks_get_the_run_id(play: Play) -> None:
-    def run_of_task(value):  # type: ignore[no-untyped-def]  # with type hints Spark would use pandas
+    def run_of_task(value):  # with type hints Spark would use pandas
         task = TaskContext.get()
         return None if task is None else task.getLocalProperty("spark.jobGroup.id")
 
@@ -167,7 +167,7 @@ def test_at_least_once_sink_writes_a_replayed_batch_twice(play: Play) -> None:
 def test_failed_task_leaves_nothing_and_its_retry_succeeds(play: Play, tmp_path: Path) -> None:
     flag = tmp_path / "failed-once"
 
-    def fails_once(value):  # type: ignore[no-untyped-def]  # with type hints Spark would use pandas
+    def fails_once(value):  # with type hints Spark would use pandas
         if value == "99" and not flag.exists():
             flag.touch()
             raise ArithmeticError("fails once")

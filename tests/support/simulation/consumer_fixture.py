@@ -9,9 +9,9 @@ from tests.support.simulation.client_fixture import ADDRESS, client_environment
 
 from odradek.client.consumer.consumer import Consumer
 from odradek.model.ids import TopicPartition
+from odradek.model.protocol_enums import Compression
 from odradek.records.batch import BatchBuilder
 from odradek.records.client.consumer import ConsumerRecord
-from odradek.records.layout import Compression
 from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster
 from odradek.testing.clock import WALL_START_MS, run_virtually
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -94,13 +94,13 @@ class GroupMember:
 
     async def subscribe(self, *topics: str) -> GroupMember:
         await self.cluster.start()
-        self.subscription.subscribe(topics, self)  # type: ignore[arg-type]
+        self.subscription.subscribe(topics, self)
         self.cluster.track_only_topics(self.subscription.group_topics)
         return self
 
     async def subscribe_pattern(self, pattern: str) -> GroupMember:
         await self.cluster.start()
-        self.subscription.subscribe_pattern(re.compile(pattern), self)  # type: ignore[arg-type]
+        self.subscription.subscribe_pattern(re.compile(pattern), self)
         self.cluster.track_all_topics(True)
         return self
 

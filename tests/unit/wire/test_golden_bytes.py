@@ -84,7 +84,7 @@ def test_every_message_and_version_has_samples() -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_truncation_is_rejected(name: str) -> None:
-    for version in CLASSES[name].VERSIONS:  # type: ignore[attr-defined]
+    for version in CLASSES[name].VERSIONS:
         raw = SAMPLES[name, version, "full"]
         decode = decoder(CLASSES[name], version)
         for end in range(len(raw)):
@@ -112,7 +112,7 @@ def mutate(raw: bytes, chance: Random) -> bytes:
 def test_mutated_bytes_decode_or_are_rejected(name: str) -> None:
     chance = Random(name)
     rejected = 0
-    for version in CLASSES[name].VERSIONS:  # type: ignore[attr-defined]
+    for version in CLASSES[name].VERSIONS:
         raw = SAMPLES[name, version, "full"]
         decode = decoder(CLASSES[name], version)
         for _ in range(40):

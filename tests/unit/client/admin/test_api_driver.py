@@ -90,7 +90,7 @@ class FakeAdmin(TopicsApi, GroupOffsetsApi, OffsetsApi, TransactionsApi):
     def __init__(self, network: FakeNetworkClient, **options: Any) -> None:
         settings = read_options(ADMIN, {"bootstrap.servers": "one:9092"}, options)
         clock = VirtualClock(asyncio.get_running_loop())
-        environment = ClientEnvironment(clock, SeededEntropy(1), lambda *_: None)  # type: ignore[arg-type,return-value]
+        environment = ClientEnvironment(clock, SeededEntropy(1), lambda *_: None)  # type: ignore[arg-type]
         self._driver = AdminApiDriver(network, settings, environment)  # type: ignore[arg-type]
 
 

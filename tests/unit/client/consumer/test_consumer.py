@@ -31,8 +31,8 @@ from odradek.model.client_errors import (
     WakeupError,
 )
 from odradek.model.ids import TopicPartition
+from odradek.model.protocol_enums import Compression
 from odradek.records.client.consumer import ConsumerRecord
-from odradek.records.layout import Compression
 from odradek.testing.clock import WALL_START_MS
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,

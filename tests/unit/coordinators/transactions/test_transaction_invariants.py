@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.simulation.transaction_simulation import TransactionSimulation
 
-from odradek.coordinators.effects import CoordinatorRecord, Effect, Reply
+from odradek.coordinators.effects import CoordinatorRecord, Effect, ProducerIdAndEpoch, Reply
 from odradek.coordinators.transactions.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -31,11 +31,7 @@ from odradek.coordinators.transactions.records import (
     transaction_record,
 )
 from odradek.coordinators.transactions.shard import TransactionCoordinatorShard
-from odradek.coordinators.transactions.transaction_metadata import (
-    NO_PRODUCER,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-)
+from odradek.coordinators.transactions.transaction_metadata import NO_PRODUCER, TransactionMetadata
 from odradek.coordinators.transactions.transaction_state import (
     IDLE,
     PREPARED,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from odradek.log.segments.active_segment import ActiveSegment
 from odradek.log.segments.segment_format import LOG, file_name
+from odradek.model.protocol_enums import Compression
 from odradek.records.codec import read_headers
-from odradek.records.compression import Compression
 from odradek.records.layout import Record
 from odradek.records.message_set import write_message_set
 

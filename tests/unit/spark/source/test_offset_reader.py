@@ -91,7 +91,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     fake = FakeAdmin()
     monkeypatch.setattr(offset_reader, "get_admin", lambda settings: fake)
     monkeypatch.setattr(offset_reader, "discard", lambda client: None)
-    monkeypatch.setattr(offset_reader.time, "sleep", lambda seconds: fake.calls.append(f"wait {seconds:g}"))
+    monkeypatch.setattr("time.sleep", lambda seconds: fake.calls.append(f"wait {seconds:g}"))
     return fake
 
 
