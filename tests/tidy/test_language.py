@@ -15,6 +15,8 @@ RELATIVE_CLAUSE = re.compile(
     r"(What|Where|How|Who|Whom|Whose|Which|Whether|Whoever|Whatever|When|Why)\b(?! not\b)"
 )
 BANNED_NAMES = {"found", "given", "one", "those", "told"}
+PUBLIC_NAMES = {"src/odradek/pipelines/run/checks.py": {"found"}}
+"""Keys of the JSON output."""
 IDIOM = re.compile(
     r"(?<![a-z])"
     r"(errands?|fates?|clockwork|pouring|rehears(al|e|ed)|sifting|sticking|wish(es)?|chores?|upkeep)"
@@ -112,7 +114,8 @@ def test_names_are_nouns_and_verbs_of_the_field() -> None:
         f"{name_of(path)}:{line}: {name}"
         for path in SOURCES
         for line, name in names(tree_of(path))
-        if name.strip("_") in BANNED_NAMES or IDIOM.search(words_of(name))
+        if (name.strip("_") in BANNED_NAMES or IDIOM.search(words_of(name)))
+        and name not in PUBLIC_NAMES.get(name_of(path), ())
     ] == []
 
 

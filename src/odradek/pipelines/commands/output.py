@@ -52,6 +52,6 @@ def show_checks(checks: list[Check], json: bool) -> None:
         return
     width = max((len(check.what) for check in checks), default=0)
     for check in checks:
-        print(f"{'✓' if check.ok else '✗'} {check.what:<{width}}  {check.finding}")
+        print(f"{'✓' if check.ok else '✗'} {check.what:<{width}}  {check.found}")
         if not check.ok and check.fix is not None:
             print(f"  {'':<{width}}  → {check.fix}")

@@ -28,7 +28,7 @@ class Check(NamedTuple):
 
     what: str
     ok: bool
-    finding: str
+    found: str
     fix: str | None = None
 
 

@@ -36,7 +36,7 @@ def failed(check: Check) -> tuple[str, str]:
     """Return the result and the fix of a failed check."""
     assert not check.ok
     assert check.fix is not None
-    return check.finding, check.fix
+    return check.found, check.fix
 
 
 def test_a_missing_package_is_told_with_what_installs_it() -> None:
@@ -58,7 +58,7 @@ def test_topic_with_leaders_passes() -> None:
     assert topic_check("source topic", "t", described(1, 2), Operation.READ) == Check(
         "source topic t", True, "2 partitions"
     )
-    assert topic_check("source topic", "t", described(1), Operation.READ).finding == "1 partition"
+    assert topic_check("source topic", "t", described(1), Operation.READ).found == "1 partition"
 
 
 def test_missing_topic_fails_with_advice() -> None:
@@ -110,7 +110,7 @@ def test_denied_operations_fail() -> None:
 
 def test_directory_exists_or_can_be_created(tmp_path: Path) -> None:
     assert directory_check("sink path", str(tmp_path)).ok
-    assert directory_check("sink path", str(tmp_path / "a" / "b")).finding.endswith("(will be created)")
+    assert directory_check("sink path", str(tmp_path / "a" / "b")).found.endswith("(will be created)")
 
 
 def test_file_as_directory_fails(tmp_path: Path) -> None:
