@@ -51,16 +51,16 @@ type = "noop"
 def test_schema_and_sql_errors_are_reported_together(spark: SparkSession, write: Write) -> None:
     schema, sql = planned(spark, write("SELEC id FROM source", "id bigin"))
     assert (schema.what, schema.ok, sql.what, sql.ok) == ("schema", False, "SQL", False)
-    assert schema.finding.endswith('Unsupported data type "BIGIN". (line 1, pos 3)')
-    assert "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in sql.finding
+    assert schema.found.endswith('Unsupported data type "BIGIN". (line 1, pos 3)')
+    assert "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in sql.found
 
 
 def test_unknown_column_is_found_without_topic_and_records(spark: SparkSession, write: Write) -> None:
     (plan,) = planned(spark, write("SELECT idd FROM source"))
     assert not plan.ok
-    assert "idd" in plan.finding
+    assert "idd" in plan.found
     (plan,) = planned(spark, write())
-    assert (plan.ok, plan.finding) == (True, "id bigint, amount double")
+    assert (plan.ok, plan.found) == (True, "id bigint, amount double")
 
 
 def test_preview_shows_the_newest_records_and_writes_nothing(

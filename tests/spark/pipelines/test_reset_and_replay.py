@@ -153,7 +153,7 @@ def test_plan_check_shows_columns_and_mismatches(spark: SparkSession, pipeline: 
 
     def plan(text: str) -> list[tuple[str, bool, str]]:
         query.write_text(text)
-        return [(check.what, check.ok, check.finding) for check in planned(spark, read_spec(pipeline.file))]
+        return [(check.what, check.ok, check.found) for check in planned(spark, read_spec(pipeline.file))]
 
     assert plan("SELECT partition, offset FROM source") == [
         ("plan", True, "partition int, offset bigint"),
