@@ -235,7 +235,7 @@ def test_config_commands(run: Run, topic: str) -> None:
     assert "INVALID_CONFIG" in run("configs", "set", "-t", topic, "retention.ms=soon", status=1).error_line
     (broker,) = {row["leader"] for row in run("topics", "describe", topic, "--json").json[0]["partitions"]}
     assert run("configs", "describe", "--broker", str(broker)).lines
-    assert "unknown broker 77" in run("configs", "describe", "--broker", "77", status=1).error_line
+    assert "the cluster has no broker 77" in run("configs", "describe", "--broker", "77", status=1).error_line
 
 
 def test_perf_commands(run: Run, topic: str) -> None:
