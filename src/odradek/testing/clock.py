@@ -5,7 +5,7 @@ for it: code runs unchanged, a day takes a millisecond, and a deadlock raises in
 callbacks keep their order; randomness enters through the network, the disk and crashes.
 
 ``Process`` simulates an operating system process: everything started inside its ``context`` belongs to it
-(tasks and timers inherit a context variable), and ``kill`` ends all of it at once.
+(tasks and timers inherit a context variable). ``pause`` stops all of it as SIGSTOP does, ``kill`` ends it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from heapq import heappush
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -53,6 +54,34 @@ class _VirtualSelector(selectors.BaseSelector):
         return self._keys
 
 
+class _PausableHandle(asyncio.Handle):
+    """A callback that waits while its process is paused."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _hold_if_paused(self):
+            super()._run()
+
+
+class _PausableTimerHandle(asyncio.TimerHandle):
+    """A timer that waits while its process is paused."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _hold_if_paused(self):
+            super()._run()
+
+
+def _hold_if_paused(handle: asyncio.Handle) -> bool:
+    process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
+    if process is None or not process.is_paused:
+        return False
+    process.held.append(handle)
+    return True
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time, without threads or sockets."""
 
@@ -60,6 +89,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual_selector = _VirtualSelector(start_s)
         super().__init__(self._virtual_selector)
         self.set_task_factory(_make_task)
+        self.after_turn: Callable[[], None] | None = None
+        """Called after each iteration of the loop: the place for checks of invariants."""
+
+    def _run_once(self) -> None:
+        super()._run_once()  # type: ignore[misc]
+        if self.after_turn is not None:
+            self.after_turn()
+
+    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
+        handle = _PausableHandle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _PausableTimerHandle(when, callback, args, self, context)
+        heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def run_soon(self, handles: list[asyncio.Handle]) -> None:
+        """Run handles of a resumed process in the next iteration, in their order."""
+        self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
 
     def time(self) -> float:
         return self._virtual_selector.now_s
@@ -95,6 +148,19 @@ class Process:
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
+        self.is_paused = False
+        self.held: list[asyncio.Handle] = []
+
+    def pause(self) -> None:
+        """Stop running, as with SIGSTOP: due callbacks wait for ``resume``."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        held, self.held = self.held, []
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "only on virtual time can a process be paused"
+        loop.run_soon(held)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work as part of this process."""
@@ -104,6 +170,11 @@ class Process:
         """End the process. Tasks are cancelled and awaited; callbacks are never called."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop), "only on virtual time can a process be killed"
+        if self.is_paused:
+            # Its tasks must run once more to be cancelled; its callbacks are dropped.
+            self.is_paused = False
+            loop.run_soon([handle for handle in self.held if _is_task_step(handle)])
+            self.held = []
         tasks = [task for task in self.tasks if not task.done()]
         for task in tasks:
             task.cancel()

@@ -253,6 +253,11 @@ class MemoryFileSystem:
         self._names = self._durable_names.copy()
         self._locked.clear()
 
+    def end_process(self) -> None:
+        """Simulate the death of the process: files keep all writes, open files and locks are gone."""
+        self.crashes += 1
+        self._locked.clear()
+
     def fail_next_write(self, code: int, *, written: int = 0, name_end: str = "") -> None:
         """Fail the next write (to a file whose name ends with ``name_end``) after ``written`` bytes."""
         self._write_failure = (code, written, name_end)

@@ -5,7 +5,8 @@ Bytes of a connection arrive in order, each once. Delays (``delay_max_ms``) and 
 ``window_bytes``, as with socket buffers; the rest is queued at the sender.
 
 Tests inject faults: ``hold`` and ``release`` (a stalled connection), ``mute`` (half open: sent bytes are
-lost), ``reset``, and ``partition``/``heal`` (a network partition between two hosts).
+lost), ``reset``, and ``partition``, ``block`` and ``heal`` (a network partition between two hosts, in both
+directions or in one).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class MemoryNetwork:
         """Host names that do not resolve."""
         self._entropy = entropy
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
-        self._partitions: set[frozenset[str]] = set()
+        self._blocked: set[tuple[str, str]] = set()
         self._last_port = _FIRST_FREE_PORT
 
     def host(self, name: str) -> MemoryHost:
@@ -59,10 +60,15 @@ class MemoryNetwork:
 
     def partition(self, first: str, other: str) -> None:
         """Partition two hosts: nothing is delivered between them; sent bytes wait, as in TCP."""
-        self._partitions.add(frozenset((first, other)))
+        self.block(first, other)
+        self.block(other, first)
+
+    def block(self, sender: str, receiver: str) -> None:
+        """Partition two hosts in one direction."""
+        self._blocked.add((sender, receiver))
 
     def heal(self) -> None:
-        self._partitions.clear()
+        self._blocked.clear()
         for connection in list(self.connections):
             connection.resume_delivery()
 
@@ -75,8 +81,8 @@ class MemoryNetwork:
 
     # Used by hosts and connections.
 
-    def is_partitioned(self, first: str, other: str) -> bool:
-        return frozenset((first, other)) in self._partitions
+    def is_blocked(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) in self._blocked
 
     def draw_delay_s(self) -> float:
         return self._entropy.below(self.delay_max_ms + 1) / 1000 if self.delay_max_ms else 0.0
@@ -141,7 +147,7 @@ class MemoryHost:
         target = self.name if host in LOOPBACK else host
         if host in self._network.unknown_hosts or not (host in LOOPBACK or _is_host_name(host)):
             raise UnknownHost(host, "Name or service not known")
-        if self._network.is_partitioned(self.name, target):
+        if self._network.is_blocked(self.name, target) or self._network.is_blocked(target, self.name):
             await asyncio.sleep(timeout_ms / 1000)
             raise TimeoutError
         await asyncio.sleep(self._network.draw_delay_s())
@@ -244,7 +250,7 @@ class MemoryConnection:
 
     @property
     def _is_stopped(self) -> bool:
-        return self._is_held or self._network.is_partitioned(self.host, self.peer_host)
+        return self._is_held or self._network.is_blocked(self.host, self.peer_host)
 
     def _deliver(self) -> None:
         """Move queued parts to the peer's buffer while its window is open."""

@@ -108,3 +108,51 @@ def test_tasks_started_by_a_process_belong_to_it():
         return done, running.cancelled()
 
     assert run_virtually(main) == ([], True)
+
+
+def test_paused_process_does_nothing_until_it_is_resumed():
+    async def main():
+        events = []
+        process = Process("paused")
+
+        async def tick():
+            while True:
+                await asyncio.sleep(0.01)
+                events.append(asyncio.get_running_loop().time())
+
+        task = asyncio.ensure_future(process.run(tick()))
+        await asyncio.sleep(0.035)
+        process.pause()
+        await asyncio.sleep(1)
+        count_while_paused = len(events)
+        process.resume()
+        await asyncio.sleep(0.005)
+        count_after_resume = len(events)
+        await process.kill()
+        task.cancel()
+        return count_while_paused, count_after_resume, events[-1]
+
+    while_paused, after_resume, last = run_virtually(main)
+    assert (while_paused, after_resume) == (3, 4)
+    assert last >= 1.03, "the tick that was due during the pause runs after it"
+
+
+def test_paused_process_can_be_killed():
+    async def main():
+        process, cleaned_up = Process("paused"), []
+
+        async def wait():
+            try:
+                await asyncio.sleep(1)
+            finally:
+                cleaned_up.append(True)
+
+        task = asyncio.ensure_future(process.run(wait()))
+        await asyncio.sleep(0.1)
+        process.pause()
+        await asyncio.sleep(2)
+        await process.kill()
+        await asyncio.gather(task, return_exceptions=True)
+        return cleaned_up, task.cancelled()
+
+    assert run_virtually(main) == ([True], True)
