@@ -17,7 +17,8 @@ from typing import Any
 
 import uvloop
 
-from odradek.broker.broker import Broker, Environment
+from odradek.broker.broker import Broker
+from odradek.broker.environment import Environment
 from odradek.broker.network.session import Session
 from odradek.broker.topics.topic_planning import NewTopic
 from odradek.config import sources
@@ -116,7 +117,7 @@ async def main() -> None:
         await broker.start()
         await broker._admin_manager.create_topics([NewTopic("t", 1, 1)], 5_000, validate_only=False)
         assert broker._socket_server is not None
-        session = broker._make_session(NullConnection(), next(iter(broker._socket_server)))
+        session = broker._sessions.make_session(NullConnection(), next(iter(broker._socket_server)))
         measure("produce of one batch of 100 B", feeding(session, produce_frame()))
         partition = broker._replica_manager.get_partition("t", 0)
         assert partition is not None

@@ -280,7 +280,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a log is flushed when its time is up",
-        f"{BROKER}/log_maintenance.py",
+        f"{BROKER}/storage/log_maintenance.py",
         "            if now_ms - partition_log.flushed_ms >= partition_log.config.flush_ms:",
         "            if now_ms - partition_log.flushed_ms >= 2 * partition_log.config.flush_ms:",
         ("unit/broker/storage/test_log_maintenance.py::test_log_is_flushed_after_flush_ms",),
@@ -412,8 +412,8 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a broker whose last directory failed says so",
-        f"{BROKER}/broker.py",
-        "            self.all_failed.set()",
+        f"{BROKER}/storage/log_dir_failures.py",
+        "            self._on_all_failed()",
         "            pass",
         ("unit/broker/storage/test_log_dirs.py::test_failure_of_the_last_log_dir_is_signalled",),
     ),

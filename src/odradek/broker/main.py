@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.broker import Broker, Environment
+from odradek.broker.broker import Broker
+from odradek.broker.environment import Environment
 from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
 from odradek.config import broker as settings
 from odradek.config import derived, sources

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from odradek.broker.broker import Broker, Environment
+from odradek.broker.broker import Broker
+from odradek.broker.environment import Environment
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import Part
 from odradek.ports.network import Connection

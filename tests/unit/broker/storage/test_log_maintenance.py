@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.log_maintenance import LOGS_PER_BATCH, LogMaintenance
+from odradek.broker.storage.log_maintenance import LOGS_PER_BATCH, LogMaintenance
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode, StorageError

@@ -1,0 +1,129 @@
+"""Assembly of a broker: each component made from the ports, the settings and the components it uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.broker.coordinators.group_coordinator import GroupCoordinator
+from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
+from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
+from odradek.broker.environment import Environment
+from odradek.broker.timer_driver import TimerDriver
+from odradek.broker.topics.admin import AdminManager
+from odradek.cluster.metadata_cache import MetadataCache
+from odradek.config import broker as settings
+from odradek.config import topic
+from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
+from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.log.cleaning.log_cleaner import LogCleaner
+from odradek.log.log_config import CleanerConfig, LogConfig
+from odradek.log.log_manager import LogManager
+from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
+from odradek.replication.fetch_session import FetchSessionCache
+from odradek.replication.replica_manager import ReplicaManager
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFactory:
+    """Makes the components of one broker."""
+
+    broker_id: int
+    environment: Environment
+    config: DynamicBrokerConfig
+    metadata_cache: MetadataCache
+    log_manager: LogManager
+    timer_driver: TimerDriver
+    admin_manager: AdminManager
+
+    def log_config_of(self, name: str) -> tuple[LogConfig, int]:
+        """Return the log config of a topic and its ``min.insync.replicas``."""
+        values = self.config.topic_settings(self.admin_manager.topic_overrides(name))
+        decompressed_max = self.config.broker[settings.ODRADEK_DECOMPRESSED_BYTES_MAX]
+        return LogConfig.of(values, decompressed_max), values[topic.MIN_INSYNC_REPLICAS]
+
+    def make_cleaner(self) -> LogCleaner:
+        return LogCleaner(
+            self.log_manager,
+            lambda: CleanerConfig.of(self.config.broker),
+            self.environment.clock,
+            self.environment.entropy,
+        )
+
+    def make_replica_manager(self, cleaner: LogCleaner) -> ReplicaManager:
+        return ReplicaManager(
+            self.broker_id,
+            self.log_manager,
+            self.metadata_cache,
+            self.log_config_of,
+            self.environment.clock,
+            self.timer_driver.wheel,
+            self.timer_driver.arm,
+            lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
+            self.environment.workers,
+            self._alter_log_dirs_limits,
+            cleaner,
+        )
+
+    def _alter_log_dirs_limits(self) -> AlterLogDirsLimits:
+        values = self.config.broker
+        return AlterLogDirsLimits(
+            min(
+                CHUNK_BYTES_MAX,
+                values[settings.REPLICA_FETCH_MAX_BYTES],
+                values[settings.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            ),
+            self.config.throttles[REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND],
+            values[settings.NUM_REPLICA_ALTER_LOG_DIRS_THREADS],
+            max(values[settings.REPLICA_FETCH_BACKOFF_MS], RETRY_MS_MIN),
+        )
+
+    def make_group_coordinator(self, replica_manager: ReplicaManager) -> GroupCoordinator:
+        group_coordinator = GroupCoordinator(
+            self.config,
+            self.metadata_cache,
+            self.admin_manager,
+            replica_manager,
+            self.environment.clock,
+            self.timer_driver,
+            self.environment.entropy,
+        )
+        group_coordinator.start()
+        return group_coordinator
+
+    def make_marker_writer(
+        self, replica_manager: ReplicaManager, group_coordinator: GroupCoordinator
+    ) -> TransactionMarkerWriter:
+        return TransactionMarkerWriter(
+            replica_manager,
+            self.environment.clock,
+            lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+            group_coordinator.transaction_ended,
+        )
+
+    def make_transaction_coordinator(
+        self, replica_manager: ReplicaManager, marker_writer: TransactionMarkerWriter
+    ) -> TransactionCoordinator:
+        transaction_coordinator = TransactionCoordinator(
+            self.config,
+            self.metadata_cache,
+            self.admin_manager,
+            replica_manager,
+            self.environment.clock,
+            self.timer_driver,
+            marker_writer,
+        )
+        transaction_coordinator.start()
+        return transaction_coordinator
+
+    def make_transaction_verification(
+        self, transaction_coordinator: TransactionCoordinator
+    ) -> AddPartitionsToTxnManager:
+        return AddPartitionsToTxnManager(
+            transaction_coordinator,
+            lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
+        )
+
+    def make_fetch_session_cache(self) -> FetchSessionCache:
+        slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        return FetchSessionCache(self.environment.entropy, self.metadata_cache.name_of, slots)

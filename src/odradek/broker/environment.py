@@ -1,0 +1,44 @@
+"""Ports a broker runs on. Composition roots and tests choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSystem
+from odradek.ports.network import Network
+from odradek.ports.workers import Workers
+from odradek.store.port import Store
+
+
+class Ensemble(Protocol):
+    """Provider of store sessions: ``connect`` opens one, ``close`` closes all of this broker.
+
+    While ``defers_writes`` is set, a full disk rejects no write: it is written once there is space.
+    """
+
+    defers_writes: bool
+
+    def connect(self) -> Store: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Ports a broker runs on.
+
+    ``open_store`` opens the embedded store in a file; ``on_resized`` is called with the partition count.
+    """
+
+    clock: Clock
+    entropy: Entropy
+    files: FileSystem
+    network: Network
+    host_name: Callable[[], str]
+    open_store: Callable[[str], Ensemble]
+    workers: Workers
+    on_resized: Callable[[int], None] = lambda _: None

@@ -1,0 +1,1 @@
+"""Log directories of a broker: opening and loading, periodic maintenance, failures."""
