@@ -17,17 +17,6 @@ from odradek.cli.output import show_json, show_line
 from odradek.cli.records import perf
 from odradek.cli.records.consume import consume
 from odradek.cli.records.produce import produce
-from odradek.cli.serve_options import (
-    CheckConfig,
-    Config,
-    DataDir,
-    Ephemeral,
-    Host,
-    LogFormat,
-    LogLevel,
-    Port,
-    Set,
-)
 from odradek.cli.target import Bootstrap, Extra, Json, set_global_options
 from odradek.pipelines.commands import pipeline as pipelines
 from odradek.version import VERSION
@@ -65,6 +54,77 @@ def options(
 ) -> None:
     """Store the options before a command."""
     set_global_options(bootstrap, extra)
+
+
+# Options of ``serve``.
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Read settings from this server.properties file (default: a single broker on 127.0.0.1:9092 "
+        "with its data in ./odradek-data).",
+    ),
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        metavar="HOST",
+        help="Listen on this address (default: 127.0.0.1). With --port, overrides the setting listeners.",
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        help="Listen on this port (default: 9092, with --ephemeral a free port). 0 selects a free port.",
+    ),
+]
+DataDir = Annotated[
+    str | None,
+    typer.Option("--data-dir", metavar="DIR", help="Store data in this directory (the setting log.dirs)."),
+]
+Ephemeral = Annotated[
+    bool,
+    typer.Option("--ephemeral", help="Store data in a temporary directory, removed when the broker stops."),
+]
+CheckConfig = Annotated[
+    bool,
+    typer.Option(
+        "--check-config",
+        help="Only validate the configuration: exit with 0 if it is valid, else with 1. Writes nothing.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="Override a setting of the file and of ODRADEK_… variables. May be repeated.",
+    ),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        metavar="FORMAT",
+        help="Log format: text or json (default: $ODRADEK_LOG_FORMAT, or text).",
+    ),
+]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--log-level",
+        metavar="LEVEL",
+        help="Log events of this level and above to stderr: debug, info, warning or error (default: "
+        "$ODRADEK_LOG_LEVEL, or warning).",
+    ),
+]
 
 
 @app.command()
@@ -155,12 +215,11 @@ def dump_log(
 
     Exits with 1 if a file is corrupt or an index does not match its segment.
     """
-    from odradek.coordinators.groups.record_formatter import format_record as offsets_text
-    from odradek.coordinators.transactions.record_formatter import format_record as transactions_text
+    from odradek.coordinators.record_formatter import format_group_record, format_transaction_record
     from odradek.log.dump import DumpOptions, dump
     from odradek.system.files import RealFileSystem
 
-    transactions_or_none = transactions_text if transaction_log_decoder else None
+    transactions_or_none = format_transaction_record if transaction_log_decoder else None
     options = DumpOptions(
         print_data_log,
         deep_iteration,
@@ -168,7 +227,7 @@ def dump_log(
         index_sanity_check,
         skip_record_metadata,
         max_bytes,
-        offsets_text if offsets_decoder else transactions_or_none,
+        format_group_record if offsets_decoder else transactions_or_none,
     )
     problems = dump(
         RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)

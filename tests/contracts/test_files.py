@@ -12,7 +12,7 @@ import pytest
 
 import odradek
 from odradek.system.files import RealFileSystem
-from odradek.testing.file_system_contract import FileSystemContract
+from odradek.testing.file_system_contract import FileContract, FileSystemContract
 from odradek.testing.files import MemoryFileSystem
 
 
@@ -32,7 +32,7 @@ class SeededEntropy:
         return self.token(16)
 
 
-class TestRealFiles(FileSystemContract):
+class TestRealFiles(FileContract, FileSystemContract):
     @pytest.fixture
     def files(self) -> Iterator[RealFileSystem]:
         files = RealFileSystem(threads_max=2)
@@ -44,7 +44,7 @@ class TestRealFiles(FileSystemContract):
         return str(tmp_path)
 
 
-class TestMemoryFiles(FileSystemContract):
+class TestMemoryFiles(FileContract, FileSystemContract):
     @pytest.fixture
     def files(self) -> MemoryFileSystem:
         return MemoryFileSystem()

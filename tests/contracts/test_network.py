@@ -19,6 +19,7 @@ from odradek.testing.network import RESET, MemoryConnection, MemoryNetwork
 from odradek.testing.network_contract import (
     HOST,
     Collector,
+    ConnectionContract,
     ConnectionPair,
     NetworkContract,
     RunOnNetwork,
@@ -27,7 +28,7 @@ from odradek.testing.network_contract import (
 )
 
 
-class _OnRealFiles(NetworkContract):
+class _OnRealFiles(ConnectionContract, NetworkContract):
     @pytest.fixture
     def files(self) -> Iterator[RealFileSystem]:
         files = RealFileSystem(threads_max=1)
@@ -63,7 +64,7 @@ class TestTransportsOnUvloop(_OnRealFiles):
         return lambda scenario: uvloop.run(_as_coroutine(scenario(TransportNetwork())))
 
 
-class TestMemoryNetwork(NetworkContract):
+class TestMemoryNetwork(ConnectionContract, NetworkContract):
     @pytest.fixture
     def files(self) -> MemoryFileSystem:
         return MemoryFileSystem()

@@ -150,7 +150,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "subscribed topics keep their offsets",
-        f"{GROUPS}/offset_expiration.py",
+        f"{GROUPS}/deletion.py",
         "if partition.topic not in condition.subscribed_topics\n        and now_ms",
         "if now_ms",
         (
@@ -159,7 +159,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "the week of a group begins when its last member leaves",
-        f"{GROUPS}/offset_expiration.py",
+        f"{GROUPS}/deletion.py",
         "        return ExpirationCondition(_NO_TOPICS, group.state_since_ms)",
         "        return ExpirationCondition(_NO_TOPICS, None)",
         (

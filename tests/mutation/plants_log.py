@@ -276,7 +276,7 @@ LOG_PLANTS: list[Plant] = [
     Plant(
         "a corrupt log is marked uncleanable",
         f"{LOG}/cleaning/log_cleaner.py",
-        "        else:\n            self._mark_uncleanable(log, str(error))\n\n    async def _throttle_io",
+        "        else:\n            self._uncleanable.mark(log, str(error))\n\n    async def _throttle_io",
         "\n    async def _throttle_io",
         (
             "unit/log/cleaning/test_log_cleaner.py::test_corrupt_log_is_marked_uncleanable_and_others_are_cleaned",

@@ -19,7 +19,7 @@ from odradek.pipelines.run import driver, supervisor
 from odradek.pipelines.spec.model import Sink, Source
 from odradek.pipelines.spec.reader import Spec
 from odradek.spark.delta import options as delta_options
-from odradek.spark.options import names, sink_options
+from odradek.spark.options import sink_options, source_options
 
 SECONDS_MAX = 150
 GUIDE, DELTA, MIGRATION = DOCS / "spark.md", DOCS / "spark-delta.md", DOCS / "spark-migration.md"
@@ -73,7 +73,7 @@ def section(page: Path, title: str, tmp_path: Path) -> Path:
 def test_guide_lists_all_options_of_source_and_sink(tmp_path: Path) -> None:
     source = names_in_table(section(GUIDE, "Options of the source", tmp_path), "option")
     clients = {"kafka.bootstrap.servers", "kafka.group.id"}
-    assert source == {*names.OPTION_NAMES.values(), *clients}
+    assert source == {*source_options.OPTION_NAMES.values(), *clients}
     sink = names_in_table(section(GUIDE, "Options of the sink", tmp_path), "option")
     assert sink == {*sink_options._OWN_NAMES, "kafka.bootstrap.servers"}
 
@@ -107,4 +107,4 @@ def test_guide_lists_existing_metrics(tmp_path: Path) -> None:
 
 def test_migration_page_lists_all_options_of_sparks_own_source() -> None:
     listed = names_in_table(MIGRATION, "option")
-    assert set(names._SPARK_NAMES) <= listed
+    assert set(source_options._SPARK_NAMES) <= listed

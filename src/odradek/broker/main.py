@@ -26,9 +26,8 @@ from odradek.store.port import StoreError
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
-from odradek.system.heap import FrozenHeap
 from odradek.system.network import SocketNetwork
-from odradek.system.resource_limits import raise_open_file_limit
+from odradek.system.process import FrozenHeap, raise_open_file_limit
 from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION

@@ -94,6 +94,42 @@ class CoordinatorEnvironment(NamedTuple):
         return Now(self.clock.wall_ms(), self.clock.monotonic_ms())
 
 
+class CoordinatorTimers:
+    """Timers of one coordinator, by key."""
+
+    __slots__ = ("_environment", "_on_timer", "_timers")
+
+    def __init__(self, environment: CoordinatorEnvironment, on_timer: Callable[[Hashable], None]) -> None:
+        self._environment = environment
+        self._on_timer = on_timer
+        self._timers: dict[Hashable, Timer] = {}
+
+    def schedule(self, key: Hashable, delay_ms: int) -> None:
+        """Start a timer, or restart it."""
+        timer = self._timers.get(key)
+        if timer is None:
+            timer = self._timers[key] = Timer(partial(self._fire, key))
+        else:
+            timer.cancel()
+        deadline_ms = self._environment.clock.monotonic_ms() + delay_ms
+        self._environment.wheel.schedule(timer, deadline_ms)
+        self._environment.arm(deadline_ms)
+
+    def cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def cancel_all(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _fire(self, key: Hashable) -> None:
+        del self._timers[key]
+        self._on_timer(key)
+
+
 class CoordinatorContext(Generic[S]):
     __slots__ = (
         "_appends",
@@ -114,7 +150,7 @@ class CoordinatorContext(Generic[S]):
         self._environment = environment
         self._appends = PendingAppends()
         self._effects: deque[Effect] = deque()
-        self._timers: dict[Hashable, Timer] = {}
+        self._timers = CoordinatorTimers(environment, self._on_timer)
         self._delayed_commit: DelayedCommit | None = None
         self._is_executing = False
 
@@ -133,9 +169,7 @@ class CoordinatorContext(Generic[S]):
         """Reply to all waiting requests and stop: the partition is no longer led here."""
         was_active = self.state is CoordinatorState.ACTIVE
         self._transition_to(CoordinatorState.CLOSED)
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._timers.cancel_all()
         self._appends.clear()
         if self._delayed_commit is not None:
             self._delayed_commit.discard()
@@ -186,11 +220,9 @@ class CoordinatorContext(Generic[S]):
         elif self.state is CoordinatorState.CLOSED:
             return
         elif isinstance(effect, ScheduleTimer):
-            self._schedule_timer(effect)
+            self._timers.schedule(effect.timer, effect.delay_ms)
         elif isinstance(effect, CancelTimer):
-            timer = self._timers.pop(effect.timer, None)
-            if timer is not None:
-                timer.cancel()
+            self._timers.cancel(effect.timer)
         elif isinstance(effect, LogEvent):
             log.info(effect.event, **effect.fields)
         elif isinstance(effect, StartTask):
@@ -198,20 +230,7 @@ class CoordinatorContext(Generic[S]):
         else:
             self._append(effect)
 
-    # Timers.
-
-    def _schedule_timer(self, effect: ScheduleTimer) -> None:
-        timer = self._timers.get(effect.timer)
-        if timer is None:
-            timer = self._timers[effect.timer] = Timer(partial(self._fire, effect.timer))
-        else:
-            timer.cancel()
-        deadline_ms = self._environment.clock.monotonic_ms() + effect.delay_ms
-        self._environment.wheel.schedule(timer, deadline_ms)
-        self._environment.arm(deadline_ms)
-
-    def _fire(self, key: Hashable) -> None:
-        del self._timers[key]
+    def _on_timer(self, key: Hashable) -> None:
         self._run_guarded(lambda: self.shard.on_timer(key, self._environment.now()))
 
     # Appends.
@@ -221,7 +240,7 @@ class CoordinatorContext(Generic[S]):
         if self._appends.size_bytes >= PENDING_BYTES_MAX:
             self._fail(effect.completion, ErrorCode.NOT_ENOUGH_REPLICAS)
             return
-        batch = self._build(effect, now.wall_ms)
+        batch = _build_batch(effect, self._environment.settings().compression, now.wall_ms)
         try:
             appended = self.partition.append_as_coordinator(batch, now.wall_ms)
         except BrokerError as error:
@@ -236,22 +255,6 @@ class CoordinatorContext(Generic[S]):
             append.deadline_ms = None
             self._environment.replicas.flush(self.partition, partial(self._on_flushed, append))
         self._environment.replicas.complete_delayed_fetches(self.partition)
-
-    def _build(self, effect: AppendRecords, now_ms: int) -> bytearray:
-        compression, producer = self._environment.settings().compression, effect.producer
-        if producer is None:
-            builder = BatchBuilder(compression=compression)
-        else:
-            builder = BatchBuilder(
-                compression=compression,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                base_sequence=0,  # as in Kafka's coordinators; the sequence is not checked
-                transactional=True,
-            )
-        for key, value in effect.records:
-            builder.append(now_ms, key, value)
-        return bytearray(builder.build())
 
     def _fail(self, completion: Any, code: ErrorCode) -> None:
         self._effects.extend(self.shard.on_append_failed(completion, code, self._environment.now()))
@@ -327,3 +330,20 @@ class CoordinatorContext(Generic[S]):
             append.is_completed = True
             effects += self.shard.on_append_failed(append.completion, ErrorCode.REQUEST_TIMED_OUT, now)
         return effects
+
+
+def _build_batch(effect: AppendRecords, compression: Compression, now_ms: int) -> bytearray:
+    producer = effect.producer
+    if producer is None:
+        builder = BatchBuilder(compression=compression)
+    else:
+        builder = BatchBuilder(
+            compression=compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=0,  # as in Kafka's coordinators; the sequence is not checked
+            transactional=True,
+        )
+    for key, value in effect.records:
+        builder.append(now_ms, key, value)
+    return bytearray(builder.build())

@@ -28,8 +28,7 @@ from odradek.log.segments import page_in
 from odradek.log.segments.active_segment import ActiveSegment
 from odradek.log.segments.cleaned_segment import CleanedSegment
 from odradek.log.segments.log_segment import LogSegment, SegmentContext
-from odradek.log.segments.log_segments import LogSegments, TimestampsNotLoaded
-from odradek.log.segments.pending_deletes import PendingSegmentDeletes
+from odradek.log.segments.log_segments import LogSegments, PendingSegmentDeletes, TimestampsNotLoaded
 from odradek.log.segments.segment_format import DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition

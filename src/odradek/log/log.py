@@ -13,7 +13,7 @@ from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.log.local_log import LocalLog, LogState
 from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
-from odradek.log.segments.log_segments import fetch_slice
+from odradek.log.segments.log_segments import fetch_slice, legacy_offsets_before
 from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
 from odradek.log.segments.segment_format import Buffer
@@ -263,8 +263,8 @@ class Log(LocalLog):
 
         -1 means latest, -2 earliest.
         """
-        return self._segments.legacy_offsets_before(
-            timestamp, count_max, self.log_start_offset, self.log_end_offset, now_ms
+        return legacy_offsets_before(
+            self._segments, timestamp, count_max, self.log_start_offset, self.log_end_offset, now_ms
         )
 
     # Leader epochs.

@@ -21,8 +21,8 @@ def raises(error: type[BaseException]) -> Iterator[None]:
     raise AssertionError(f"{error.__name__} was not raised")
 
 
-class FileSystemContract:
-    """Fixtures: ``files``, a file system; ``directory``, the path of an empty directory in it."""
+class FileContract:
+    """Open files. Fixtures: ``files``, a file system; ``directory``, the path of an empty directory in it."""
 
     def test_consecutive_appends(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
@@ -106,6 +106,71 @@ class FileSystemContract:
         assert not files.exists(f"{directory}/a")
         assert file.read_at(0, 3) == b"abc"
 
+    def test_read_only_file_cannot_be_written(self, files: FileSystem, directory: str) -> None:
+        files.write_whole(f"{directory}/a", b"abc")
+        file = files.open(f"{directory}/a", writable=False)
+        with raises(OSError):
+            file.append(b"d")
+        assert files.read_whole(f"{directory}/a") == b"abc"
+
+    def test_closed_file_is_unusable_and_close_is_idempotent(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"abc")
+        file.close()
+        file.close()
+        with raises(OSError):
+            file.read_at(0, 1)
+        with raises(OSError):
+            file.append(b"d")
+
+    def test_sync_returns(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"abc")
+        file.sync()
+        files.sync_dir(directory)
+
+    def test_written_data_is_cached(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(bytes(300_000))
+        assert file.is_cached(0, 300_000)
+        assert file.is_cached(299_999, 1)
+        assert file.is_cached(0, 0)
+
+    def test_range_beyond_end_counts_as_cached(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        assert file.is_cached(0, 10)
+        file.append(b"abc")
+        assert file.is_cached(0, 1_000_000)
+        assert file.is_cached(1_000_000, 10)
+
+    def test_paged_in_range_is_cached(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        for position, size_bytes in ((0, 10), (4, 3), (8, 100), (50, 10)):
+            file.page_in(position, size_bytes)
+            assert file.is_cached(position, size_bytes)
+        assert file.read_at(0, 10) == b"0123456789"
+
+    def test_removed_file_can_be_paged_in_while_open(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        files.remove(f"{directory}/a")
+        file.page_in(0, 10)
+        assert file.is_cached(0, 10)
+
+    def test_slices(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        part = FileSlice(file, 2, 6)
+        assert part.starts_cached(3)
+        rest = part.without_first(4)
+        assert (rest.read(), rest.is_recent) == (b"67", False)
+        assert FileSlice(file, 2, 6, is_recent=True).without_first(4).is_recent
+
+
+class FileSystemContract:
+    """Paths, locks and threads, with the fixtures of ``FileContract``."""
+
     def test_disk_space(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         for path in (directory, f"{directory}/a"):
@@ -128,23 +193,6 @@ class FileSystemContract:
         for call in (files.size_of, files.modified_ms, files.read_whole, files.remove, files.list_names):
             with raises(FileNotFoundError):
                 call(f"{directory}/a")
-
-    def test_read_only_file_cannot_be_written(self, files: FileSystem, directory: str) -> None:
-        files.write_whole(f"{directory}/a", b"abc")
-        file = files.open(f"{directory}/a", writable=False)
-        with raises(OSError):
-            file.append(b"d")
-        assert files.read_whole(f"{directory}/a") == b"abc"
-
-    def test_closed_file_is_unusable_and_close_is_idempotent(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(b"abc")
-        file.close()
-        file.close()
-        with raises(OSError):
-            file.read_at(0, 1)
-        with raises(OSError):
-            file.append(b"d")
 
     def test_open_with_create_keeps_contents(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
@@ -219,50 +267,6 @@ class FileSystemContract:
         lock.release()
         files.lock(f"{directory}/.lock").release()
         assert files.exists(f"{directory}/.lock")
-
-    def test_sync_returns(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(b"abc")
-        file.sync()
-        files.sync_dir(directory)
-
-    def test_written_data_is_cached(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(bytes(300_000))
-        assert file.is_cached(0, 300_000)
-        assert file.is_cached(299_999, 1)
-        assert file.is_cached(0, 0)
-
-    def test_range_beyond_end_counts_as_cached(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        assert file.is_cached(0, 10)
-        file.append(b"abc")
-        assert file.is_cached(0, 1_000_000)
-        assert file.is_cached(1_000_000, 10)
-
-    def test_paged_in_range_is_cached(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(b"0123456789")
-        for position, size_bytes in ((0, 10), (4, 3), (8, 100), (50, 10)):
-            file.page_in(position, size_bytes)
-            assert file.is_cached(position, size_bytes)
-        assert file.read_at(0, 10) == b"0123456789"
-
-    def test_removed_file_can_be_paged_in_while_open(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(b"0123456789")
-        files.remove(f"{directory}/a")
-        file.page_in(0, 10)
-        assert file.is_cached(0, 10)
-
-    def test_slices(self, files: FileSystem, directory: str) -> None:
-        file = files.open(f"{directory}/a", create=True)
-        file.append(b"0123456789")
-        part = FileSlice(file, 2, 6)
-        assert part.starts_cached(3)
-        rest = part.without_first(4)
-        assert (rest.read(), rest.is_recent) == (b"67", False)
-        assert FileSlice(file, 2, 6, is_recent=True).without_first(4).is_recent
 
     def test_offload_returns_result_or_raises(self, files: FileSystem, directory: str) -> None:
         async def run() -> None:

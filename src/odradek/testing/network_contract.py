@@ -107,8 +107,9 @@ class ConnectionPair:
         self.socket.close()
 
 
-class NetworkContract:
-    """Fixtures: ``run_on_network``; ``files`` and ``directory`` for file ranges."""
+class ConnectionContract:
+    """Bytes on a connection, and its end. Fixtures: ``run_on_network``; ``files`` and ``directory`` for file
+    ranges."""
 
     def test_bytes_arrive_in_order_both_ways(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
@@ -374,6 +375,10 @@ class NetworkContract:
             pair.close()
 
         run_on_network(scenario)
+
+
+class NetworkContract:
+    """Listening and dialling. Fixture: ``run_on_network``."""
 
     def test_rejected_connection_is_closed(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.properties import parse
+from odradek.config.sources import parse_properties
 from odradek.model.errors import ConfigError
 
 
@@ -40,12 +40,12 @@ from odradek.model.errors import ConfigError
     ],
 )
 def test_files_are_parsed_as_in_java(text: str, values: dict[str, str]) -> None:
-    assert parse(text) == values
+    assert parse_properties(text) == values
 
 
 def test_all_malformed_escapes_are_reported_with_line_numbers() -> None:
     with pytest.raises(ConfigError) as error:
-        parse("a=1\nb=\\u12\nc=2\nd=\\uzzzz")
+        parse_properties("a=1\nb=\\u12\nc=2\nd=\\uzzzz")
     assert [line.split(":")[0] for line in error.value.problems] == ["line 2", "line 4"]
 
 
@@ -64,10 +64,10 @@ def _escaped(text: str) -> str:
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=20), max_size=5))
 def test_properties_round_trip(values: dict[str, str]) -> None:
     text = "\n".join(f"{_escaped(key)}={_escaped(value)}" for key, value in values.items())
-    assert parse(text) == values
+    assert parse_properties(text) == values
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(ConfigError):
-        parse(text)
+        parse_properties(text)

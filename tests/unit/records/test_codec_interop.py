@@ -15,10 +15,9 @@ from odradek.records import codec
 from odradek.records.batch import BatchBuilder, Record
 from odradek.records.client import consumer as client_consumer
 from odradek.records.client import producer as client_producer
-from odradek.records.compression import compress
+from odradek.records.compression import compress, xxh32
 from odradek.records.message_set import write_message_set
 from odradek.records.validation import AppendRules, validate_and_assign_offsets
-from odradek.records.xxh32 import xxh32
 
 with warnings.catch_warnings():
     # kafka-python loads its schemas in a way that Python 3.11 wants no more.

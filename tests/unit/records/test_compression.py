@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import Compression
-from odradek.records.compression import compress, decompress
-from odradek.records.xxh32 import xxh32
+from odradek.records.compression import compress, decompress, xxh32
 
 CODECS = list(Compression)[1:]
 MIB = 1024 * 1024

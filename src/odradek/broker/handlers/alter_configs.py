@@ -8,16 +8,16 @@ changes the default for all brokers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from odradek.broker.handlers.describe_configs import check_broker_name, check_logger_broker
-from odradek.broker.log_levels import alter_levels
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.config.dynamic import alter_configs as alter
-from odradek.config.dynamic.alter_configs import AlterOperation
+from odradek.config.dynamic.alter_configs import AlterOperation, check_operations
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.protocol_enums import ResourceType
+from odradek.model.protocol_enums import AlterOp, ResourceType
+from odradek.telemetry import events
 from odradek.wire.messages import alter_configs as full
 from odradek.wire.messages import incremental_alter_configs as incremental
 
@@ -92,6 +92,47 @@ def _is_topic(resource: Any, context: RequestContext) -> bool:
         return False
     kind = ResourceType(resource.resource_type).name
     raise BrokerError(ErrorCode.INVALID_REQUEST, f"resource type must be TOPIC or BROKER, got {kind}")
+
+
+# Log levels have Kafka's names. They apply at once and are reset when the broker stops.
+
+
+def plan_levels(operations: Sequence[AlterOperation], known: Collection[str]) -> dict[str, str | None]:
+    """Return the new level of each logger; None resets it to the level of the root logger."""
+    check_operations(operations)
+    levels: dict[str, str | None] = {}
+    for name, op, level in operations:
+        if op not in {AlterOp.SET, AlterOp.DELETE}:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{_word(op)} operation is not allowed for the BROKER_LOGGER resource",
+            )
+        if name not in known:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+        if op == AlterOp.SET and level not in events.KAFKA_LEVELS:
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(events.KAFKA_LEVELS)}",
+            )
+        if op == AlterOp.DELETE and name == events.ROOT_NAME:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"Removing the log level of the {events.ROOT_NAME} logger is not allowed",
+            )
+        levels[name] = level if op == AlterOp.SET else None
+    return levels
+
+
+def _word(op: int) -> str:
+    return AlterOp(op).name if op in set(AlterOp) else f"Unknown ({op})"
+
+
+def alter_levels(operations: Sequence[AlterOperation], *, validate_only: bool) -> None:
+    levels = plan_levels(operations, events.levels())
+    if not validate_only:
+        for name, level in levels.items():
+            events.set_level(name, level)
 
 
 async def _store(

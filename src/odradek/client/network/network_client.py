@@ -15,7 +15,6 @@ from typing import Any, Final
 from odradek.client.environment import ClientEnvironment
 from odradek.client.errors import backoff, broker_error
 from odradek.client.metrics import ClientMetrics
-from odradek.client.network.connection_metrics import declare_connection_metrics
 from odradek.client.network.coordinator_lookup import CoordinatorLookup, CoordinatorResult
 from odradek.client.network.metadata import ClusterMetadata, TopicMetadata, with_leader
 from odradek.client.network.metadata_schedule import MetadataSchedule
@@ -391,3 +390,46 @@ def _connection_settings(settings: Settings) -> ConnectionSettings:
         idle_max_ms=settings[options.CONNECTIONS_MAX_IDLE_MS],
         in_flight_max=settings[options.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION],
     )
+
+
+def declare_connection_metrics(
+    metrics: ClientMetrics, pool: ConnectionPool, metadata_age_s: Callable[[], float]
+) -> None:
+    """Declare gauges over the pool's own counters, which add no work to a request."""
+    traffic = pool.traffic
+    table: tuple[tuple[str, str, Callable[[], float]], ...] = (
+        ("connection-count", "Open connections.", lambda: pool.open_count),
+        ("connection-creation-total", "Connections created.", lambda: pool.created_count),
+        ("connection-close-total", "Connections closed.", lambda: pool.closed_count),
+        ("request-total", "Requests sent.", lambda: traffic.request_count),
+        ("response-total", "Responses received.", lambda: traffic.response_count),
+        ("outgoing-byte-total", "Bytes sent.", lambda: traffic.sent_bytes),
+        ("incoming-byte-total", "Bytes received.", lambda: traffic.received_bytes),
+        (
+            "request-latency-avg",
+            "Average request latency in milliseconds.",
+            lambda: _mean(traffic.latency_ms_sum, traffic.response_count),
+        ),
+        (
+            "request-latency-max",
+            "Maximum request latency in milliseconds.",
+            lambda: traffic.latency_ms_max,
+        ),
+        (
+            "throttle-time-total",
+            "Total time requests were throttled by brokers, in milliseconds.",
+            lambda: traffic.throttle_ms_sum,
+        ),
+        (
+            "throttle-time-max",
+            "Maximum time a request was throttled by a broker, in milliseconds.",
+            lambda: traffic.throttle_ms_max,
+        ),
+        ("metadata-age", "Seconds since the last metadata update.", metadata_age_s),
+    )
+    for name, description, read in table:
+        metrics.gauge(name, description, read)
+
+
+def _mean(total: float, count: int) -> float:
+    return total / count if count else float("nan")

@@ -2,13 +2,24 @@
 
 A group without members is deleted with its last offset. It is Dead from the decision on, so that no other
 command intervenes; if the append fails, it is Empty again.
+
+Offsets expire by the rules of Kafka 3.9:
+
+| group | offsets that may expire | retention starts at |
+|---|---|---|
+| Empty, had members | all | the time the last member left; the commit, if that is unknown |
+| Stable, consumers | in topics that no member subscribes to | the commit |
+| never had members | all | the commit |
+| any other | none | |
+
+An offset with an expiration time set by its client expires at that time, if it may expire at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from odradek.coordinators.append_errors import deletion_error
 from odradek.coordinators.effects import CoordinatorRecord
@@ -16,12 +27,12 @@ from odradek.coordinators.groups.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteOffsetsResult,
+    OffsetAndMetadata,
     PartitionsDeleted,
 )
 from odradek.coordinators.groups.event_context import EventContext
 from odradek.coordinators.groups.group import Group, GroupState
 from odradek.coordinators.groups.membership.rebalance import remove_pending_member
-from odradek.coordinators.groups.offset_expiration import expiration_condition, expired_partitions
 from odradek.coordinators.groups.records import group_record, offset_record
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -133,6 +144,8 @@ EXPIRATION_OFFSETS_MAX: Final = 1_000
 offsets does not block others. This takes less than a millisecond."""
 NEXT_RUN_MS: Final = 1
 
+_NO_TOPICS: Final[frozenset[str]] = frozenset()
+
 
 def on_expiration_timer(groups: dict[str, Group], _timer: ExpirationTimer, context: EventContext) -> None:
     """Continue the current check for expired offsets, or start the next one."""
@@ -163,6 +176,44 @@ def delete_expired(groups: dict[str, Group], group: Group, context: EventContext
 
 def _ignore_result(_code: ErrorCode, _context: EventContext) -> None:
     """Ignore a failure: the next expiration check tries again."""
+
+
+class ExpirationCondition(NamedTuple):
+    """Offsets in ``subscribed_topics`` do not expire. Retention starts at ``since_ms``, or at the commit."""
+
+    subscribed_topics: frozenset[str]
+    since_ms: int | None
+
+
+def expiration_condition(group: Group) -> ExpirationCondition | None:
+    """Return the condition for a group's offsets; None if they do not expire."""
+    if not group.protocol_type:
+        return ExpirationCondition(_NO_TOPICS, None)
+    if group.state is GroupState.EMPTY:
+        return ExpirationCondition(_NO_TOPICS, group.state_since_ms)
+    # Subscriptions are known for groups of consumers only.
+    subscribed = group.subscribed_topics() if group.state is GroupState.STABLE else None
+    return None if subscribed is None else ExpirationCondition(subscribed, None)
+
+
+def expired_partitions(
+    offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]],
+    condition: ExpirationCondition,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    return [
+        partition
+        for partition, offset in offsets
+        if partition.topic not in condition.subscribed_topics
+        and now_ms >= _expiration_ms(offset, condition.since_ms, retention_ms)
+    ]
+
+
+def _expiration_ms(offset: OffsetAndMetadata, since_ms: int | None, retention_ms: int) -> int:
+    if offset.expire_ms is not None:
+        return offset.expire_ms
+    return (offset.commit_ms if since_ms is None else since_ms) + retention_ms
 
 
 # Appends.

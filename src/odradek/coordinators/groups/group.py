@@ -246,22 +246,21 @@ class Group:
         protocol = self.protocol or ""
         self._subscriptions = tuple(member.metadata(protocol) for member in self.members.values())
 
-    # Records.
 
-    def to_stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        """Return the group for its record; members without an assignment get an empty one."""
-        protocol = self.protocol or ""
-        return StoredGroup(
-            self.protocol_type,
-            self.generation,
-            self.protocol,
-            self.leader,
-            NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
-            tuple(
-                member.to_stored(protocol, assignments.get(member.member_id, b""))
-                for member in self.members.values()
-            ),
-        )
+def stored_group(group: Group, assignments: Mapping[str, bytes]) -> StoredGroup:
+    """Return a group for its record; members without an assignment get an empty one."""
+    protocol = group.protocol or ""
+    return StoredGroup(
+        group.protocol_type,
+        group.generation,
+        group.protocol,
+        group.leader,
+        NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+        tuple(
+            member.to_stored(protocol, assignments.get(member.member_id, b""))
+            for member in group.members.values()
+        ),
+    )
 
 
 def restore_group(group_id: str, stored: StoredGroup | None, wall_ms: int) -> Group:

@@ -34,20 +34,21 @@ from odradek.coordinators.groups.deletion import (
     handle_partitions_deleted,
     on_expiration_timer,
 )
-from odradek.coordinators.groups.description import describe_group, list_groups
 from odradek.coordinators.groups.event_context import AppendCompletion, EventContext
-from odradek.coordinators.groups.group import Group, restore_group
+from odradek.coordinators.groups.group import Group, GroupState, restore_group
 from odradek.coordinators.groups.membership.heartbeat import handle_heartbeat
 from odradek.coordinators.groups.membership.join_group import handle_join_group
 from odradek.coordinators.groups.membership.leave_group import handle_leave_group
-from odradek.coordinators.groups.membership.lifecycle import (
+from odradek.coordinators.groups.membership.rebalance import (
+    JoinTimer,
+    SessionTimer,
+    SyncTimer,
     on_group_loaded,
     on_group_unloaded,
     on_join_timer,
     on_session_timer,
     on_sync_timer,
 )
-from odradek.coordinators.groups.membership.rebalance import JoinTimer, SessionTimer, SyncTimer
 from odradek.coordinators.groups.membership.sync_group import handle_sync_group
 from odradek.coordinators.groups.offset_commit import handle_commit_offsets
 from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
@@ -78,6 +79,9 @@ TIMER_HANDLERS: Final[dict[type, TimerHandler]] = {
     SyncTimer: on_sync_timer,
     ExpirationTimer: on_expiration_timer,
 }
+
+_UNKNOWN_GROUP: Final = GroupDescription(ErrorCode.NONE, GroupState.DEAD.value, "", "", ())
+"""An unknown group is described as Dead, without an error."""
 
 
 class GroupCoordinatorShard:
@@ -183,7 +187,24 @@ class GroupCoordinatorShard:
         return ErrorCode.NONE, offsets.fetch(partitions, require_stable=require_stable)
 
     def describe(self, group_id: str) -> GroupDescription:
-        return describe_group(self.groups.get(group_id))
+        """Describe a group. Protocol, metadata and assignments are only valid, and included, when Stable."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return _UNKNOWN_GROUP
+        protocol = group.protocol if group.state is GroupState.STABLE else None
+        return GroupDescription(
+            ErrorCode.NONE,
+            group.state.value,
+            group.protocol_type,
+            protocol or "",
+            tuple(member.describe(protocol) for member in group.members.values()),
+        )
 
     def listing(self, states: Collection[str]) -> list[GroupListing]:
-        return list_groups(self.groups.values(), states)
+        """List the groups in one of these states, compared case-insensitively; without states, all."""
+        requested = {state.lower() for state in states}
+        return [
+            GroupListing(group.group_id, group.protocol_type, group.state.value)
+            for group in self.groups.values()
+            if not requested or group.state.value.lower() in requested
+        ]

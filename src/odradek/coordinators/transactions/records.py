@@ -1,7 +1,9 @@
 """Records of ``__transaction_state``: transactional ids, as values and as bytes.
 
-The bytes are those of Kafka 3.9 (``record_schemas`` has the fields): values of version 0 are written, both
-versions are read. Partitions are written in sorted order; Kafka writes them in hash order.
+The bytes are those of Kafka 3.9, and the schemas are named as in Kafka's message definitions: a key or value
+is an int16 version followed by the fields. Values of version 0 are written, both versions are read; version 1
+is flexible, and Kafka writes it only with KRaft. Partitions are written in sorted order; Kafka writes them in
+hash order.
 
 Malformed records raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. A key of an unknown type is
 not an error and reads as ``None``.
@@ -16,14 +18,35 @@ from typing import Final, NamedTuple
 
 from odradek.coordinators.effects import CoordinatorRecord
 from odradek.coordinators.record_serde import read_fields, read_version, versions_of, write_fields
-from odradek.coordinators.transactions.record_schemas import (
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
 from odradek.coordinators.transactions.transaction_state import STATE_IDS, STATES_BY_ID, TransactionState
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
+from odradek.wire.schema import array, int8, int16, int32, int64, message, string, structure
+
+
+@message(versions=range(0, 1))
+class TransactionLogKey:
+    transactional_id: str = string()
+
+
+@structure
+class PartitionsSchema:
+    topic: str = string()
+    partition_ids: list[int] = array(int32)
+
+
+@message(versions=range(0, 2), flexible=1)
+class TransactionLogValue:
+    """``transaction_partitions`` is null, not empty, in state Empty."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, nullable_since=0)
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0

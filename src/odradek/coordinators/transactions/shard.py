@@ -20,7 +20,6 @@ from odradek.coordinators.transactions.commands import (
     TransactionDescription,
     TransactionListing,
 )
-from odradek.coordinators.transactions.description import describe_transaction, list_transactions
 from odradek.coordinators.transactions.event_context import EventContext
 from odradek.coordinators.transactions.handlers import (
     EXPIRATION_TIMER,
@@ -161,10 +160,35 @@ class TransactionCoordinatorShard:
     # Queries.
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        return describe_transaction(transactional_id, self.ids.get(transactional_id))
+        """Describe a transactional id; while markers are written, only with partitions without a marker."""
+        if not transactional_id:
+            return TransactionDescription(ErrorCode.INVALID_REQUEST)
+        metadata = self.ids.get(transactional_id)
+        if metadata is None or metadata.stored is None:
+            return TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        stored = metadata.stored
+        partitions = stored.partitions if metadata.task is None else metadata.partitions_without_marker
+        return TransactionDescription(
+            ErrorCode.NONE,
+            stored.state.value,
+            stored.timeout_ms,
+            stored.start_ms,
+            stored.producer_id,
+            stored.producer_epoch,
+            tuple(sorted(partitions)),
+        )
 
     def listing(
         self, states: Collection[str], producer_ids: Collection[int], duration_min_ms: int, now_ms: int
     ) -> list[TransactionListing]:
-        """List ids. Empty or negative filters match all. ``now_ms`` is wall clock time."""
-        return list_transactions(self.ids.values(), states, producer_ids, duration_min_ms, now_ms)
+        """List the ids in one of these states, of one of these producers, whose transaction is open longer
+        than ``duration_min_ms``. An empty or negative filter matches all. ``now_ms`` is wall clock time; the
+        start of an id that never had a transaction is -1."""
+        return [
+            TransactionListing(metadata.transactional_id, stored.producer_id, stored.state.value)
+            for metadata in self.ids.values()
+            if (stored := metadata.stored) is not None
+            and (not producer_ids or stored.producer_id in producer_ids)
+            and (not states or stored.state.value in states)
+            and (duration_min_ms < 0 or now_ms - stored.start_ms > duration_min_ms)
+        ]

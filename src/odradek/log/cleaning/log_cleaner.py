@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -65,6 +65,90 @@ def _is_usable(directory: LogDirectory, log: Log) -> bool:
     return directory.failure is None and log.failure is None and directory.get(log.topic_partition) is log
 
 
+class UncleanableLogs:
+    """Logs marked uncleanable, with the reasons."""
+
+    def __init__(self) -> None:
+        self._marked: dict[TopicPartition, tuple[Log, str]] = {}
+
+    def __contains__(self, log: Log) -> bool:
+        """Return whether this log is marked; a new log of the same name is not."""
+        marked = self._marked.get(log.topic_partition)
+        if marked is not None and marked[0] is not log:
+            del self._marked[log.topic_partition]
+            return False
+        return marked is not None
+
+    def mark(self, log: Log, reason: str) -> None:
+        self._marked[log.topic_partition] = (log, reason)
+        events_log.error("log_uncleanable", partition=log.topic_partition, reason=reason)
+
+    def reasons(self) -> dict[TopicPartition, str]:
+        return {partition: reason for partition, (_, reason) in self._marked.items()}
+
+
+class CleanerWorkers:
+    """Tasks that call ``clean``, which returns whether there was a log to clean."""
+
+    def __init__(
+        self, settings: Callable[[], CleanerConfig], clock: Clock, clean: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._clean = clean
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sleeps: set[asyncio.Future[None]] = set()
+        self.is_stopping = False
+
+    def start(self) -> None:
+        self._start_up_to(1)
+
+    async def stop(self) -> None:
+        self.is_stopping = True
+        for sleep in self._sleeps:
+            sleep.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _start_up_to(self, count: int) -> None:
+        """Start workers up to ``count``. The first one stays and adjusts the number of the others."""
+        self._tasks = [task for task in self._tasks if not task.done()]
+        for number in range(len(self._tasks), count):
+            self._tasks.append(asyncio.get_running_loop().create_task(self._run(number)))
+
+    async def _run(self, number: int) -> None:
+        while not self.is_stopping:
+            config = self._settings()
+            if number == 0:
+                self._start_up_to(max(config.threads, 1))
+            elif number >= config.threads:
+                return
+            may_clean = config.is_enabled and number < config.threads
+            if not may_clean or not await self._try_clean():
+                await self.sleep(config.backoff_ms)
+
+    async def _try_clean(self) -> bool:
+        try:
+            return await self._clean()
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            events_log.failure("log_cleaner_failed", error)
+            return False
+
+    async def sleep(self, duration_ms: int) -> None:
+        """Sleep, interrupted by ``stop``."""
+        if self.is_stopping:
+            return
+        sleep = asyncio.ensure_future(self._clock.sleep_ms(duration_ms))
+        self._sleeps.add(sleep)
+        try:
+            await sleep
+        except asyncio.CancelledError:
+            if not self.is_stopping:
+                raise
+        finally:
+            self._sleeps.discard(sleep)
+
+
 class LogCleaner:
     """Log cleaner of a broker.
 
@@ -87,62 +171,18 @@ class LogCleaner:
         self._throttler = Throttler()
         self._in_progress: dict[TopicPartition, _CleaningInProgress] = {}
         self._pauses: Counter[TopicPartition] = Counter()
-        self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
+        self._uncleanable = UncleanableLogs()
         self._unwritten_checkpoints: list[LogDirectory] = []
-        self._workers: list[asyncio.Task[None]] = []
-        self._sleeps: set[asyncio.Future[None]] = set()
-        self._is_stopping = False
+        self._workers = CleanerWorkers(settings, clock, self.clean_filthiest_log)
 
     # Start and stop.
 
     def start(self) -> None:
-        self._start_workers(1)
+        self._workers.start()
 
     async def stop(self) -> None:
         """Stop all workers; cleanings end after their current step."""
-        self._is_stopping = True
-        for sleep in self._sleeps:
-            sleep.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
-        self._workers.clear()
-
-    def _start_workers(self, count: int) -> None:
-        """Start workers up to ``count``. The first one stays and adjusts the number of the others."""
-        self._workers = [worker for worker in self._workers if not worker.done()]
-        for number in range(len(self._workers), count):
-            self._workers.append(asyncio.get_running_loop().create_task(self._run_worker(number)))
-
-    async def _run_worker(self, number: int) -> None:
-        while not self._is_stopping:
-            config = self._settings()
-            if number == 0:
-                self._start_workers(max(config.threads, 1))
-            elif number >= config.threads:
-                return
-            may_clean = config.is_enabled and number < config.threads
-            if not may_clean or not await self._try_clean():
-                await self._sleep(config.backoff_ms)
-
-    async def _try_clean(self) -> bool:
-        try:
-            return await self.clean_filthiest_log()
-        except Exception as error:  # noqa: BLE001 - the edge of a task
-            events_log.failure("log_cleaner_failed", error)
-            return False
-
-    async def _sleep(self, duration_ms: int) -> None:
-        """Sleep, interrupted by ``stop``."""
-        if self._is_stopping:
-            return
-        sleep = asyncio.ensure_future(self._clock.sleep_ms(duration_ms))
-        self._sleeps.add(sleep)
-        try:
-            await sleep
-        except asyncio.CancelledError:
-            if not self._is_stopping:
-                raise
-        finally:
-            self._sleeps.discard(sleep)
+        await self._workers.stop()
 
     # Pauses.
 
@@ -202,7 +242,7 @@ class LogCleaner:
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
         """Uncleanable partitions with the reasons."""
-        return {partition: reason for partition, (_, reason) in self._uncleanable.items()}
+        return self._uncleanable.reasons()
 
     # Selection.
 
@@ -224,7 +264,7 @@ class LogCleaner:
             for number, log in enumerate(list(directory)):
                 if number % LOGS_PER_YIELD == LOGS_PER_YIELD - 1:
                     await asyncio.sleep(0)
-                if self._may_clean(directory, log) and not self._is_uncleanable(log):
+                if self._may_clean(directory, log) and log not in self._uncleanable:
                     cleanable = await self._find_log_to_clean(directory, log, now_ms)
                     if cleanable is not None:
                         yield (directory, log), cleanable, log.config.min_cleanable_dirty_ratio
@@ -237,14 +277,6 @@ class LogCleaner:
             and partition not in self._pauses
             and _is_usable(directory, log)
         )
-
-    def _is_uncleanable(self, log: Log) -> bool:
-        """Return whether this log is marked uncleanable; a new log of the same name is not."""
-        uncleanable = self._uncleanable.get(log.topic_partition)
-        if uncleanable is not None and uncleanable[0] is not log:
-            del self._uncleanable[log.topic_partition]
-            return False
-        return uncleanable is not None
 
     async def _find_log_to_clean(self, directory: LogDirectory, log: Log, now_ms: int) -> LogToClean | None:
         partition = log.topic_partition
@@ -262,12 +294,8 @@ class LogCleaner:
             failure = log.storage_error(error, "read")
             events_log.warning("cleaning_failed", partition=partition, reason=str(failure))
         except BrokerError as corrupt:
-            self._mark_uncleanable(log, str(corrupt))
+            self._uncleanable.mark(log, str(corrupt))
         return None
-
-    def _mark_uncleanable(self, log: Log, reason: str) -> None:
-        self._uncleanable[log.topic_partition] = (log, reason)
-        events_log.error("log_uncleanable", partition=log.topic_partition, reason=reason)
 
     # Cleaning.
 
@@ -306,7 +334,7 @@ class LogCleaner:
             return False
         except Exception as error:  # noqa: BLE001 - cleaning of the other logs must go on
             events_log.failure("cleaning_crashed", error, partition=partition)
-            self._mark_uncleanable(log, repr(error))
+            self._uncleanable.mark(log, repr(error))
             return False
         self._on_step("checkpointed")
         self._log_stats(log, cleanable, cleaned, self._clock.monotonic_ms() - began_ms)
@@ -324,16 +352,16 @@ class LogCleaner:
         if is_full or cleaning.must_end:
             events_log.warning("cleaning_failed", partition=log.topic_partition, reason=str(error))
         else:
-            self._mark_uncleanable(log, str(error))
+            self._uncleanable.mark(log, str(error))
 
     async def _throttle_io(self, cleaning: _CleaningInProgress, moved_bytes: int) -> None:
         """Wait as ``log.cleaner.io.max.bytes.per.second`` requires, unless the cleaning must end."""
         rate = self._settings().bytes_per_second
         wait_ms = self._throttler.spend(moved_bytes, rate, self._clock.monotonic_ms())
-        while not (self._is_stopping or cleaning.must_end):
+        while not (self._workers.is_stopping or cleaning.must_end):
             if wait_ms <= 0:
                 return
-            await self._sleep(min(wait_ms, ABORT_CHECK_MS))
+            await self._workers.sleep(min(wait_ms, ABORT_CHECK_MS))
             wait_ms -= ABORT_CHECK_MS
         raise LogCleaningAborted("aborted, or the log has changed")
 

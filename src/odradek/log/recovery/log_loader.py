@@ -25,10 +25,8 @@ from odradek.log.log_config import LogConfig
 from odradek.log.producers.producer_state_manager import (
     ProducerStateManager,
     delete_snapshots,
-    load_producer_state,
-)
-from odradek.log.recovery.producer_recovery import (
     find_stale_snapshots,
+    load_producer_state,
     load_producer_state_before,
     rebuild_transaction_indexes,
 )

@@ -9,7 +9,7 @@ is: the first segment that reaches a timestamp is the first at which the running
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
 from typing import Final
 
@@ -17,7 +17,7 @@ from odradek.log.retention import SegmentStats
 from odradek.log.segments.log_segment import LogSegment, TimestampOffset, WouldBlock
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo
 from odradek.log.segments.transaction_index import AbortedTransaction, overlapping_transactions
-from odradek.ports.files import FileSlice
+from odradek.ports.files import FileSlice, FileSystem
 
 _NO_END: Final = 2**63 - 1
 
@@ -39,6 +39,33 @@ class AbortedTransactionsNotLoaded(WouldBlock):
         self.end_offset = end_offset
 
 
+class RunningMaxTimestamp:
+    """Running maximum of the sealed segments' largest timestamps, as far as it was needed."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+
+    def drop_from(self, number: int) -> None:
+        """Forget the values from this segment on: it was replaced or removed."""
+        del self._values[number:]
+
+    def first_reaching(self, timestamp: int, segments: Sequence[LogSegment]) -> int:
+        """Return the index of the first segment that reaches ``timestamp``, or of the last segment."""
+        values, sealed_count = self._values, len(segments) - 1
+        while len(values) < sealed_count and (not values or values[-1] < timestamp):
+            largest = segments[len(values)].largest_timestamp()
+            values.append(max(largest, values[-1]) if values else largest)
+        return bisect_left(values, timestamp)
+
+    def without_timestamps(self, timestamp: int, segments: Sequence[LogSegment]) -> list[LogSegment]:
+        """Return the sealed segments whose timestamps must be read to find those that reach ``timestamp``."""
+        if self._values and self._values[-1] >= timestamp:
+            return []
+        return [segment for segment in segments[len(self._values) : -1] if not segment.timestamps_loaded]
+
+
 class LogSegments:
     """Segments of a log; never empty."""
 
@@ -47,8 +74,7 @@ class LogSegments:
     def __init__(self, segments: list[LogSegment]) -> None:
         self._segments = segments
         self._base_offsets = [segment.base_offset for segment in segments]
-        # Running maximum of the sealed segments' largest timestamps, as far as it was needed.
-        self._running_max: list[int] = []
+        self._running_max = RunningMaxTimestamp()
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -69,13 +95,15 @@ class LogSegments:
 
     def reset(self, segment: LogSegment) -> None:
         """Replace all segments by this one."""
-        self._segments, self._base_offsets, self._running_max = [segment], [segment.base_offset], []
+        self._segments, self._base_offsets = [segment], [segment.base_offset]
+        self._running_max.drop_from(0)
 
     def drop_after(self, offset: int) -> list[LogSegment]:
         """Remove and return the segments with a base offset > ``offset``, except the first segment."""
         kept = max(bisect_right(self._base_offsets, offset), 1)
         dropped = self._segments[kept:]
-        del self._segments[kept:], self._base_offsets[kept:], self._running_max[kept - 1 :]
+        del self._segments[kept:], self._base_offsets[kept:]
+        self._running_max.drop_from(kept - 1)
         return dropped
 
     def drop_first(self, count: int) -> list[LogSegment]:
@@ -84,7 +112,7 @@ class LogSegments:
         dropped = self._segments[:count]
         del self._segments[:count], self._base_offsets[:count]
         if count:
-            self._running_max = []
+            self._running_max.drop_from(0)
         return dropped
 
     def contains_run(self, run: Sequence[LogSegment]) -> bool:
@@ -98,7 +126,7 @@ class LogSegments:
         first = bisect_left(self._base_offsets, run[0].base_offset)
         self._segments[first : first + len(run)] = [by]
         self._base_offsets[first : first + len(run)] = [by.base_offset]
-        del self._running_max[first:]
+        self._running_max.drop_from(first)
 
     def stats(self, log_end_offset: int, *, with_timestamps: bool = True) -> Iterator[SegmentStats]:
         """Yield input for retention; raises ``TimestampsNotLoaded`` if a timestamp must be read first.
@@ -175,7 +203,7 @@ class LogSegments:
 
     def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``."""
-        for number in range(self._first_candidate(timestamp), len(self._segments)):
+        for number in range(self._running_max.first_reaching(timestamp, self._segments), len(self._segments)):
             segment = self._segments[number]
             if segment.largest_timestamp() >= timestamp:
                 record = segment.find_offset_by_timestamp(timestamp, from_offset)
@@ -185,26 +213,15 @@ class LogSegments:
 
     def candidates_for_timestamp(self, timestamp: int, after_offset: int, count_max: int) -> list[LogSegment]:
         """Return the next segments to search for ``timestamp``, with base offsets > ``after_offset``."""
-        first = max(self._first_candidate(timestamp), bisect_right(self._base_offsets, after_offset))
+        first = max(
+            self._running_max.first_reaching(timestamp, self._segments),
+            bisect_right(self._base_offsets, after_offset),
+        )
         return self._segments[first : first + count_max]
 
     def without_timestamps(self, timestamp: int) -> list[LogSegment]:
         """Return the sealed segments whose timestamps must be read to find those that reach ``timestamp``."""
-        if self._running_max and self._running_max[-1] >= timestamp:
-            return []
-        return [
-            segment
-            for segment in self._segments[len(self._running_max) : -1]
-            if not segment.timestamps_loaded
-        ]
-
-    def _first_candidate(self, timestamp: int) -> int:
-        """Return the index of the first segment that reaches ``timestamp``, or of the last segment."""
-        running_max, sealed_count = self._running_max, len(self._segments) - 1
-        while len(running_max) < sealed_count and (not running_max or running_max[-1] < timestamp):
-            largest = self._segments[len(running_max)].largest_timestamp()
-            running_max.append(max(largest, running_max[-1]) if running_max else largest)
-        return bisect_left(running_max, timestamp)
+        return self._running_max.without_timestamps(timestamp, self._segments)
 
     def find_max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the max timestamp of the log."""
@@ -213,25 +230,31 @@ class LogSegments:
             return None
         return segment.find_max_timestamp_record()
 
-    def legacy_offsets_before(
-        self, timestamp: int, count_max: int, log_start_offset: int, log_end_offset: int, now_ms: int
-    ) -> list[int]:
-        """Return start offsets of segments last modified by ``timestamp``, newest first.
 
-        -1 means latest, -2 earliest, as in ListOffsets version 0.
-        """
-        starts = [max(base, log_start_offset) for base in self._base_offsets]
-        if timestamp == -2:
-            return starts[: min(count_max, 1)]
-        written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
-        if self._segments[-1].size:
-            starts.append(log_end_offset)
-            written.append(now_ms)
-        count = len(starts)
-        if timestamp >= 0:
-            while count and written[count - 1] > timestamp:
-                count -= 1
-        return sorted(starts[:count], reverse=True)[:count_max]
+def legacy_offsets_before(
+    segments: LogSegments,
+    timestamp: int,
+    count_max: int,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[int]:
+    """Return start offsets of segments last modified by ``timestamp``, newest first.
+
+    -1 means latest, -2 earliest, as in ListOffsets version 0.
+    """
+    starts = [max(segment.base_offset, log_start_offset) for segment in segments]
+    if timestamp == -2:
+        return starts[: min(count_max, 1)]
+    written = [segment.modified_ms() for segment in segments] if timestamp >= 0 else []
+    if segments[-1].size:
+        starts.append(log_end_offset)
+        written.append(now_ms)
+    count = len(starts)
+    if timestamp >= 0:
+        while count and written[count - 1] > timestamp:
+            count -= 1
+    return sorted(starts[:count], reverse=True)[:count_max]
 
 
 def fetch_slice(
@@ -250,3 +273,40 @@ def fetch_slice(
         return FetchDataInfo(b"", first_entry_incomplete=True)
     part = FileSlice(segment.file(), position, size_bytes, is_recent)
     return FetchDataInfo(part, allowed < first_bytes, segment)
+
+
+class PendingSegmentDeletes:
+    """Segments removed from a log whose files are not deleted yet.
+
+    Files are renamed to ``.deleted`` at once and deleted after ``file.delete.delay.ms``, so that reads in
+    progress can finish.
+    """
+
+    __slots__ = ("_files", "_segments")
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._segments: list[tuple[int, LogSegment]] = []
+
+    def add(self, segments: Iterable[LogSegment], due_ms: int, *, keeps_snapshots: bool = False) -> None:
+        """Rename segments to ``.deleted``, oldest first, so that a crash in between leaves no gap.
+
+        ``due_ms`` is the earliest time of deletion, by the monotonic clock.
+        """
+        for segment in segments:
+            segment.mark_deleted(keeps_snapshot=keeps_snapshots)
+            self._segments.append((due_ms, segment))
+
+    async def remove_due(self, now_ms: int) -> int:
+        """Delete the files of segments that are due; return the number of segments."""
+        due = [segment for due_ms, segment in self._segments if due_ms <= now_ms]
+        if not due:
+            return 0
+        self._segments = [(due_ms, segment) for due_ms, segment in self._segments if due_ms > now_ms]
+
+        def work() -> None:
+            for segment in due:
+                segment.remove_marked()
+
+        await self._files.offload(work)
+        return len(due)

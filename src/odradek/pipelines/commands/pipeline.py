@@ -5,7 +5,10 @@ Commands import what they need when they run: help imports neither Spark nor a c
 
 from __future__ import annotations
 
+import json as json_text
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,9 +19,10 @@ from odradek.cli.groups.reset_offsets import show_offset_changes
 from odradek.cli.output import show, show_json
 from odradek.cli.target import Bootstrap, Json, Target
 from odradek.pipelines.commands.errors import pipeline_command
-from odradek.pipelines.commands.output import note, show_checks, show_pairs, show_replay, warn
 
 if TYPE_CHECKING:
+    from odradek.pipelines.commands.replay import Replay
+    from odradek.pipelines.run.checks import Check
     from odradek.pipelines.spec.reader import Spec
 
 app = typer.Typer(
@@ -39,6 +43,7 @@ MetricsHost = Annotated[
     str, typer.Option("--metrics-host", metavar="HOST", help="Address for Prometheus metrics.")
 ]
 NEW: Final = ["kind", "meaning"]
+REPLAYED: Final = ["topic", "partition", "from_offset", "to_offset", "rows"]
 LAG: Final = ["group", "topic", "partition", "committed", "end", "lag_rows", "lag_s"]
 
 
@@ -324,3 +329,46 @@ def _spec(file: Path) -> Spec:
     from odradek.pipelines.spec.reader import read_spec
 
     return read_spec(file)
+
+
+# Output.
+
+
+def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Print pairs of a label and a text, one per line."""
+    width = max(len(label) for label, _ in pairs)
+    for label, text in pairs:
+        print(f"{label:<{width}}  {text}")
+
+
+def note(message: str) -> None:
+    """Print a message for people to stderr; the result goes to stdout."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def warn(message: str | None) -> None:
+    if message is not None:
+        print_error(message)
+
+
+def show_replay(replay: Replay, json: bool) -> None:
+    if json:
+        print(
+            json_text.dumps(
+                {"replay_id": replay.replay_id, "row_count": replay.row_count, "ranges": replay.rows()}
+            )
+        )
+        return
+    show(replay.rows(), REPLAYED, as_json=False)
+    print(f"{replay.row_count:,} rows in total")
+
+
+def show_checks(checks: list[Check], json: bool) -> None:
+    if json:
+        show_json([check._asdict() for check in checks])
+        return
+    width = max((len(check.what) for check in checks), default=0)
+    for check in checks:
+        print(f"{'✓' if check.ok else '✗'} {check.what:<{width}}  {check.found}")
+        if not check.ok and check.fix is not None:
+            print(f"  {'':<{width}}  → {check.fix}")

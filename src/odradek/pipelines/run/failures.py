@@ -1,4 +1,4 @@
-"""Classification of query failures: a message for users, and whether to retry. Pure.
+"""Classification of query failures: a message for users, and whether and when to retry. Pure.
 
 Spark wraps a Python error in a traceback inside a Java stack trace inside a message about a stage. Only the
 innermost message helps, and the names of the errors decide the kind of failure.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from odradek.pipelines.spec.model import Restart
+
 MESSAGE_CHARACTERS_MAX: Final = 1500
+BACKOFF_MAX_MS: Final = 60_000
 
 _TRANSIENT: Final = frozenset(
     {
@@ -182,3 +185,24 @@ def _shorten(message: str) -> str:
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
     return f"{message[:MESSAGE_CHARACTERS_MAX]}…"
+
+
+class Restarts:
+    """Restart policy of a failed driver.
+
+    Exponential backoff over consecutive failures without progress, up to a minute.
+    """
+
+    def __init__(self, restart: Restart) -> None:
+        self._restart = restart
+        self._failure_count = 0
+
+    def wait_ms(self, *, made_progress: bool) -> int | None:
+        """Return the time to wait before the next start; None if the attempts are exhausted."""
+        if made_progress:
+            self._failure_count = 0
+        self._failure_count += 1
+        if self._failure_count > self._restart.attempts:
+            return None
+        doublings = min(self._failure_count - 1, 16)
+        return min(BACKOFF_MAX_MS, self._restart.backoff_ms << doublings)

@@ -25,7 +25,7 @@ from odradek.pipelines.monitoring.status import parse_run_status
 from odradek.pipelines.query.marker_retention import check_retention
 from odradek.pipelines.query.topic_checks import check_topics
 from odradek.pipelines.run.driver_process import DriverProcess
-from odradek.pipelines.run.restarts import Restarts
+from odradek.pipelines.run.failures import Restarts
 from odradek.pipelines.run.session import log_file, process_environment
 from odradek.pipelines.spec.model import Spec
 from odradek.ports.clock import Clock

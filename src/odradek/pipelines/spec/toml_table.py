@@ -130,16 +130,12 @@ class Table:
 
     def settings(self, key: str) -> dict[str, str]:
         """Return options as strings with dotted names; in TOML these may be quoted or nested."""
-        settings: dict[str, str] = {}
-        self._flatten(self.mapping(key), (key,), settings)
-        return settings
+        return _flatten(self.mapping(key), (key,), self._path, self._problems)
 
     def all_settings(self) -> dict[str, str]:
         """Return the whole table as options."""
         self._taken = set(self._values)
-        settings: dict[str, str] = {}
-        self._flatten(self._values, (), settings)
-        return settings
+        return _flatten(self._values, (), self._path, self._problems)
 
     def raw(self, key: str) -> Any:
         """Return a value of any type."""
@@ -181,19 +177,24 @@ class Table:
             return None
         return value
 
-    def _flatten(self, values: Mapping[str, Any], path: KeyPath, settings: dict[str, str]) -> None:
-        for key, value in values.items():
-            inner = (*path, key)
-            if isinstance(value, dict):
-                self._flatten(value, inner, settings)
-            elif isinstance(value, bool):
-                settings[_setting_name(inner, path)] = str(value).lower()
-            elif isinstance(value, str | int | float):
-                settings[_setting_name(inner, path)] = str(value)
-            else:
-                self._problems.add(
-                    (*self._path, *inner), f"{key} must be a string or a number, got {_type_name(value)}"
-                )
+
+def _flatten(
+    values: Mapping[str, Any], path: KeyPath, table_path: KeyPath, problems: Problems
+) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for key, value in values.items():
+        inner = (*path, key)
+        if isinstance(value, dict):
+            settings |= _flatten(value, inner, table_path, problems)
+        elif isinstance(value, bool):
+            settings[_setting_name(inner, path)] = str(value).lower()
+        elif isinstance(value, str | int | float):
+            settings[_setting_name(inner, path)] = str(value)
+        else:
+            problems.add(
+                (*table_path, *inner), f"{key} must be a string or a number, got {_type_name(value)}"
+            )
+    return settings
 
 
 def _setting_name(inner: KeyPath, path: KeyPath) -> str:

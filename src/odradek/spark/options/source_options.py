@@ -1,4 +1,4 @@
-"""Options of the topic source, parsed and validated before any request is sent to a cluster.
+"""Options of the topic source, parsed and validated before any request is sent to a cluster. Pure.
 
 Names and defaults are those of Spark's own Kafka source. Names are case-insensitive, because Spark passes
 them in lower case. All problems are raised together, as one ``ConfigError``.
@@ -6,14 +6,17 @@ them in lower case. All problems are raised together, as one ``ConfigError``.
 
 from __future__ import annotations
 
+import datetime
 import enum
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
 
+from odradek.config.client import CONSUMER
 from odradek.model.errors import ConfigError
-from odradek.spark.options.client_settings import admin_settings, parse_kafka_options
-from odradek.spark.options.names import OPTION_NAMES, unknown_option_errors
+from odradek.spark.options.client_settings import PREFIX, admin_settings, parse_kafka_options
 from odradek.spark.options.offsets import (
     GroupOffset,
     LogBound,
@@ -24,8 +27,6 @@ from odradek.spark.options.offsets import (
     parse_topic_strings,
 )
 from odradek.spark.options.topic_selection import TopicSelection, parse_topic_selection
-from odradek.spark.options.trigger_limits import TriggerLimits
-from odradek.spark.options.values import parse_bool, parse_duration_ms, parse_int, parse_timestamp_ms
 
 T = TypeVar("T")
 
@@ -36,6 +37,39 @@ _TRIGGER_DELAY: Final = "15m"
 _TRIGGER_OPTIONS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ENDING_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
+_SPARK_NAMES: Final = (
+    *("assign", "subscribe", "subscribePattern"),
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *("startingOffsetsByTimestampStrategy",),
+    *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("failOnDataLoss", "includeHeaders", "groupIdPrefix"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("minPartitions", "maxRecordsPerPartition"),
+    *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    *("kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms"),
+)
+_ODRADEK_NAMES: Final = ("groupOffsetsFallback", "commitGroup", "expectedTopicIds")
+OPTION_NAMES: Final = {name.lower(): name for name in (*_SPARK_NAMES, *_ODRADEK_NAMES)}
+
+_HINTS: Final = {
+    "topic": "use subscribe",
+    "topics": "use subscribe, with topics separated by commas",
+    "path": "use subscribe",
+    "brokers": "use kafka.bootstrap.servers",
+    "schema": "use .schema(…) with columns of the source",
+    "checkpointlocation": "it is an option of writeStream",
+    "guarantee": "it is an option of the sink",
+}
+
+_DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
+_UNIT_MS: Final = {
+    **{"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000},
+    **{"second": 1000, "seconds": 1000, "minute": 60_000, "minutes": 60_000},
+    **{"hour": 3_600_000, "hours": 3_600_000, "day": 86_400_000, "days": 86_400_000},
+}
+_INT64_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
 
 class QueryType(enum.Enum):
     """Type of the query that options are read for; it decides which options are allowed."""
@@ -43,6 +77,21 @@ class QueryType(enum.Enum):
     SCHEMA = "a schema"
     BATCH = "a batch query"
     STREAM = "a streaming query"
+
+
+@dataclass(frozen=True)
+class TriggerLimits:
+    """Limits of a micro-batch: ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``, ``maxTriggerDelay``."""
+
+    offsets_max: int | None = None
+    offsets_min: int | None = None
+    delay_max_ms: int = 0
+
+    def should_wait(self, lag: int, since_last_ms: int | None) -> bool:
+        """Return True if a batch of ``lag`` offsets should wait for more records."""
+        if self.offsets_min is None or since_last_ms is None or since_last_ms >= self.delay_max_ms:
+            return False
+        return lag < self.offsets_min
 
 
 @dataclass(frozen=True)
@@ -247,3 +296,87 @@ class _OptionParser:
         except ValueError as error:
             self.problems.append(f"{OPTION_NAMES[option.lower()]} {error}" if option else str(error))
         return otherwise
+
+
+# Names.
+
+
+def unknown_option_errors(names: Iterable[str]) -> list[str]:
+    """Return an error message for each unknown option. ``kafka.*`` is checked by ``client_settings``."""
+    return [
+        _unknown(name)
+        for name in sorted(map(str.lower, names))
+        if name not in OPTION_NAMES and not name.startswith(PREFIX)
+    ]
+
+
+def _unknown(name: str) -> str:
+    if name in _HINTS:
+        return f"{name} is not an option of the source: {_HINTS[name]}"
+    if name in CONSUMER.by_name:
+        return f"{name} is not an option of the source: client options have a prefix, as in {PREFIX}{name}"
+    nearest = get_close_matches(name, OPTION_NAMES, 1)
+    hint = f"; did you mean {OPTION_NAMES[nearest[0]]}?" if nearest else ""
+    return f"{name} is not an option of the source{hint}"
+
+
+# Values. A malformed one raises ValueError.
+
+
+def parse_bool(text: str) -> bool:
+    value = text.strip().lower()
+    if value not in {"true", "false"}:
+        raise ValueError(f"must be true or false, got {text!r}")
+    return value == "true"
+
+
+def parse_int(text: str, at_least: int) -> int:
+    """Parse an integer with a minimum.
+
+    >>> parse_int("12", 1)
+    12
+    """
+    try:
+        number = int(text.strip())
+    except ValueError:
+        raise ValueError(f"must be an integer, got {text!r}") from None
+    if not at_least <= number <= _INT64_MAX:
+        raise ValueError(f"must be >= {at_least}, got {number}")
+    return number
+
+
+def parse_duration_ms(text: str) -> int:
+    """Parse a duration with a unit, as Spark does; a bare number is in milliseconds.
+
+    >>> parse_duration_ms("15m")
+    900000
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _UNIT_MS:
+        raise ValueError(f"must be a duration such as 500ms, 30s, 15m or 2h, got {text!r}")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def parse_timestamp_ms(value: Any) -> int:
+    """Parse milliseconds since the epoch, or an ISO 8601 time; a time without an offset is in UTC.
+
+    >>> parse_timestamp_ms("2024-01-01T00:00:00Z") == parse_timestamp_ms(1704067200000)
+    True
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        parsed = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"must be milliseconds since 1970 or an ISO time such as 2024-01-31T12:00:00Z, got {value!r}"
+        ) from None
+    aware = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=datetime.UTC)
+    since_ms = (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
+    if since_ms < 0:
+        # ListOffsets uses negative timestamps for the ends of the log.
+        raise ValueError(f"must not be before 1970, got {value!r}")
+    return since_ms

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.cli.records.latency_histogram import LatencyHistogram
+from odradek.cli.records.perf import LatencyHistogram
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.95, 0.99, 0.999, 1.0]))

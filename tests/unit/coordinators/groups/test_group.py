@@ -6,7 +6,13 @@ import itertools
 
 import pytest
 
-from odradek.coordinators.groups.group import VALID_PREVIOUS_STATES, Group, GroupState, check_transition
+from odradek.coordinators.groups.group import (
+    VALID_PREVIOUS_STATES,
+    Group,
+    GroupState,
+    check_transition,
+    stored_group,
+)
 from odradek.coordinators.groups.group_member import GroupMember
 
 E, P, C, S, D = (
@@ -61,6 +67,6 @@ def test_state_timestamp_is_stored() -> None:
     group = Group("g", 5)
     group.transition_to(GroupState.PREPARING_REBALANCE, 9)
     group.transition_to(GroupState.EMPTY, 11)
-    assert group.to_stored({}).state_timestamp_ms == 11
+    assert stored_group(group, {}).state_timestamp_ms == 11
     group.state_since_ms = None
-    assert group.to_stored({}).state_timestamp_ms == -1
+    assert stored_group(group, {}).state_timestamp_ms == -1

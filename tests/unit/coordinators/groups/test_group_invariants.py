@@ -30,7 +30,7 @@ from odradek.coordinators.groups.commands import (
     SyncGroup,
     SyncGroupResult,
 )
-from odradek.coordinators.groups.group import Group, GroupState
+from odradek.coordinators.groups.group import Group, GroupState, stored_group
 from odradek.coordinators.groups.membership.rebalance import JoinTimer, SessionTimer, SyncTimer
 from odradek.coordinators.groups.records import OffsetKey, read_key, read_offset
 from odradek.coordinators.groups.shard import GroupCoordinatorShard
@@ -336,7 +336,7 @@ class Clients:
         check_timers(group, self.simulation)
         if group.state is GroupState.STABLE and not self.simulation.writes and not self.has_failed_append:
             assert group.stored is not None
-            expected = group.to_stored({name: each.assignment for name, each in group.members.items()})
+            expected = stored_group(group, {name: each.assignment for name, each in group.members.items()})
             assert expected._replace(state_timestamp_ms=0) == group.stored._replace(state_timestamp_ms=0)
 
 

@@ -8,14 +8,14 @@ import pytest
 from tests.support.simulation.group_simulation import T0, GroupSimulation
 
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
-from odradek.coordinators.groups.deletion import EXPIRATION_OFFSETS_MAX
-from odradek.coordinators.groups.group import Group, GroupState
-from odradek.coordinators.groups.group_member import GroupMember
-from odradek.coordinators.groups.offset_expiration import (
+from odradek.coordinators.groups.deletion import (
+    EXPIRATION_OFFSETS_MAX,
     ExpirationCondition,
     expiration_condition,
     expired_partitions,
 )
+from odradek.coordinators.groups.group import Group, GroupState
+from odradek.coordinators.groups.group_member import GroupMember
 from odradek.coordinators.groups.records import GroupKey, read_key
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

@@ -27,10 +27,10 @@ def test_workers_check_again_after_the_backoff_and_stop(run: Callable[..., None]
         assert harness.steps == list(STEPS)
         harness.cleaner_config = CleanerConfig(backoff_ms=1000, threads=3)
         await harness.clock.sleep_ms(2000)
-        assert len(harness.cleaner._workers) == 3
+        assert len(harness.cleaner._workers._tasks) == 3
         harness.cleaner_config = CleanerConfig(backoff_ms=1000, threads=1)
         await harness.clock.sleep_ms(2000)
-        assert [worker.done() for worker in harness.cleaner._workers].count(False) == 1
+        assert [worker.done() for worker in harness.cleaner._workers._tasks].count(False) == 1
         await harness.cleaner.stop()
         await harness.write((A, b"3"))
         await harness.clock.sleep_ms(5000)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from odradek.log.producers.producer_state_manager import find_stale_snapshots
 from odradek.log.producers.producer_states import ProducerStateEntry
 from odradek.log.producers.snapshot_file import decode_snapshot, encode_snapshot
-from odradek.log.recovery.producer_recovery import find_stale_snapshots
 from odradek.log.segments.segment_format import SNAPSHOT, TRANSACTION_INDEX, file_name
 from odradek.log.segments.transaction_index import AbortedTransaction, encode_aborted
 from odradek.model.errors import BrokerError, ErrorCode, StorageError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.pipelines.run.spark_home import spark_home_variables
+from odradek.pipelines.run.session import spark_home_variables
 
 
 @pytest.fixture

@@ -13,15 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.pipelines.checkpoint.checkpoint import Checkpoint, CheckpointState, PlannedBatch
-from odradek.pipelines.checkpoint.lease import GroupLease, LeaseTaken, holder, local_lock
-from odradek.pipelines.checkpoint.lock import Holder, is_process_dead, parse_holder
+from odradek.pipelines.checkpoint.lease import (
+    GroupLease,
+    Holder,
+    LeaseTaken,
+    holder,
+    is_process_dead,
+    local_lock,
+    parse_holder,
+)
 from odradek.pipelines.checkpoint.start_offsets import START_FILE
 from odradek.pipelines.monitoring.run_monitor import RunMonitor
 from odradek.pipelines.query import marker_retention
 from odradek.pipelines.query.marker_retention import check_retention, too_old_message
 from odradek.pipelines.query.transforms import TransformFailed, check_transform
 from odradek.pipelines.run.driver_process import session_id, session_members
-from odradek.pipelines.run.restarts import BACKOFF_MAX_MS, Restarts
+from odradek.pipelines.run.failures import BACKOFF_MAX_MS, Restarts
 from odradek.pipelines.run.supervisor import Supervisor
 from odradek.pipelines.spec.reader import Restart, parse_spec
 from odradek.spark.sink import marker_store

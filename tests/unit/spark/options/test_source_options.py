@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek import ConfigError, TopicPartition
-from odradek.spark.options.names import OPTION_NAMES
 from odradek.spark.options.offsets import (
     GroupOffset,
     LogBound,
@@ -17,7 +16,7 @@ from odradek.spark.options.offsets import (
     SpecificOffset,
     SpecificTimestamp,
 )
-from odradek.spark.options.source_options import QueryType, SourceOptions, read_source_options
+from odradek.spark.options.source_options import OPTION_NAMES, QueryType, SourceOptions, read_source_options
 from odradek.spark.options.topic_selection import TopicSelection
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek import TopicPartition
-from odradek.spark.options.trigger_limits import TriggerLimits
+from odradek.spark.options.source_options import TriggerLimits
 from odradek.spark.source.admission import bounded, lag, next_offsets
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

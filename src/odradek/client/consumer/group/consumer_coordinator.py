@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from odradek.client.consumer.assignors import Assignor, RebalanceProtocol, configured_assignors
+from odradek.client.consumer.assignors import Assignor, configured_assignors
 from odradek.client.consumer.group.auto_commit import AutoCommit
 from odradek.client.consumer.group.callbacks import (
     Callbacks,
@@ -21,20 +21,14 @@ from odradek.client.consumer.group.callbacks import (
 )
 from odradek.client.consumer.group.context import GroupContext
 from odradek.client.consumer.group.heartbeat_task import HeartbeatTask
-from odradek.client.consumer.group.membership import (
-    AssignmentReceived,
-    Membership,
-    MemberState,
-    RebalanceFailed,
-    Rejoin,
-)
+from odradek.client.consumer.group.membership import Membership
 from odradek.client.consumer.group.offset_committer import OffsetCommitCallback, OffsetCommitter, Offsets
 from odradek.client.consumer.group.rebalance.assignment_handler import AssignmentHandler
 from odradek.client.consumer.group.rebalance.group_joiner import GroupJoiner
+from odradek.client.consumer.group.rebalance.rebalance_driver import RebalanceDriver
 from odradek.client.consumer.group.rebalance.rejoin_trigger import RejoinTrigger
 from odradek.client.consumer.group.requests import GroupRequests, parse_leave
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
-from odradek.client.errors import backoff, broker_error
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.network.network_client import ClusterMetadata, NetworkClient
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
@@ -51,7 +45,7 @@ from odradek.config.client.consumer import (
     SESSION_TIMEOUT_MS,
 )
 from odradek.config.definition import Settings
-from odradek.model.client_errors import ClientError, TimedOut
+from odradek.model.client_errors import ClientError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
@@ -60,8 +54,6 @@ from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
 
-_TOPICS_FRESH_MS: Final = 1000
-"""Topics are requested once per rebalance, even if it takes several rounds."""
 _CLOSING_REBALANCE_MS: Final = 5000
 """Time ``close`` waits for a rebalance in progress, so that its last commit is accepted."""
 
@@ -112,21 +104,13 @@ class ConsumerCoordinator:
             context, self._joiner, self._committer, self._auto_commit, self._listener_invoker
         )
         self._rejoin_trigger = RejoinTrigger(context, self._joiner, self.request_rejoin)
+        self._rebalance_driver = RebalanceDriver(
+            context, self._joiner, self._assignment_handler, self._rejoin_trigger, self._listener_invoker
+        )
         self._poll_interval_ms = min(settings[HEARTBEAT_INTERVAL_MS], settings[MAX_POLL_INTERVAL_MS] // 2)
-        self._failures = 0
-        self._backoff_until_ms = 0
-        self._topics_updated_ms = -_TOPICS_FRESH_MS
         self._is_listening = False
-        self._leave_count = 0
-        """Lets a poll that is still joining notice that the member has left meanwhile."""
-        self._declare_metrics()
-
-    def _declare_metrics(self) -> None:
-        metrics, assigned = self._network.metrics, self._subscription
-        self._rebalances = metrics.counter("rebalance-total", "Completed rebalances.")
-        self._failed_rebalances = metrics.counter("failed-rebalance-total", "Failed rebalances.")
-        metrics.gauge(
-            "assigned-partitions", "Partitions assigned to this consumer.", lambda: len(assigned.assigned)
+        network.metrics.gauge(
+            "assigned-partitions", "Partitions assigned to this consumer.", lambda: len(subscription.assigned)
         )
 
     # Poll.
@@ -151,96 +135,11 @@ class ConsumerCoordinator:
         await self._committer.run_callbacks()
         # Waits are cut short, so that the next call records that the application still polls.
         until_ms = min(deadline_ms, self._now_ms() + self._poll_interval_ms)
-        is_usable = not self._subscription.is_auto_assigned or await self._ensure_joined(until_ms)
+        is_usable = not self._subscription.is_auto_assigned or await self._rebalance_driver.ensure_joined(
+            until_ms
+        )
         self.maybe_auto_commit(self._now_ms())
         return is_usable
-
-    async def _ensure_joined(self, deadline_ms: int) -> bool:
-        self._rejoin_trigger.check(self._network.metadata)
-        leave_count = self._leave_count
-        while self._membership.needs_join or self._joiner.is_joining:
-            has_advanced = await self._advance(deadline_ms)
-            if leave_count != self._leave_count:
-                return False  # the application has left the group meanwhile
-            if not has_advanced:
-                return self._can_read_while_rebalancing
-            self._listener_invoker.raise_failure()
-            self._rejoin_trigger.check(self._network.metadata)
-        return True
-
-    @property
-    def _can_read_while_rebalancing(self) -> bool:
-        is_cooperative = self._membership.protocol is RebalanceProtocol.COOPERATIVE
-        return is_cooperative and bool(self._subscription.assigned)
-
-    async def _advance(self, deadline_ms: int) -> bool:
-        """Take one step towards an assignment; return False if it did not complete in time."""
-        if self._joiner.is_joining:
-            return await self._await_join(deadline_ms)
-        state, handler = self._membership.state, self._assignment_handler
-        if state is MemberState.PREPARED:
-            return await self._start_join(deadline_ms)
-        if state is not MemberState.PREPARING:
-            handler.prepare_join()
-        elif handler.last_commit is None or await self._is_done(handler.last_commit, deadline_ms):
-            await handler.revoke()
-        else:
-            return False
-        return True
-
-    # Joining.
-
-    async def _start_join(self, deadline_ms: int) -> bool:
-        if self._now_ms() < self._backoff_until_ms and not await self._wait_backoff(deadline_ms):
-            return False
-        if self._subscription.pattern is not None and not await self._update_topics(deadline_ms):
-            return False
-        if self._membership.state is MemberState.PREPARED:
-            self._joiner.start(self._notify)
-        return True
-
-    async def _wait_backoff(self, deadline_ms: int) -> bool:
-        """Wait for the end of the backoff; if it is after the deadline, schedule a notification instead."""
-        backoff_ms = self._backoff_until_ms - self._now_ms()
-        if self._can_read_while_rebalancing or self._backoff_until_ms > deadline_ms:
-            asyncio.get_running_loop().call_later(backoff_ms / 1000, self._notify)
-            return False
-        await self._context.clock.sleep_ms(backoff_ms)
-        return True
-
-    async def _update_topics(self, deadline_ms: int) -> bool:
-        """Update metadata before matching a pattern: other members may know newer topics."""
-        if self._now_ms() < self._topics_updated_ms + _TOPICS_FRESH_MS:
-            return True
-        try:
-            remaining_ms = max(0, deadline_ms - self._now_ms())
-            metadata = await self._network.await_update(self._network.request_update(), remaining_ms)
-        except TimedOut:
-            return False
-        self._topics_updated_ms = self._now_ms()
-        self._rejoin_trigger.check(metadata)
-        return True
-
-    async def _await_join(self, deadline_ms: int) -> bool:
-        timeout_ms = 0 if self._can_read_while_rebalancing else max(0, deadline_ms - self._now_ms())
-        outcome = await self._joiner.outcome(timeout_ms)
-        if isinstance(outcome, AssignmentReceived):
-            self._failures = 0
-            self._rebalances.add(await self._assignment_handler.apply_assignment(outcome))
-        elif isinstance(outcome, RebalanceFailed):
-            self._failed_rebalances.add()
-            operation = f"{outcome.api.value} of group {self._membership.group_id}"
-            raise broker_error(outcome.code, operation, broker=self._joiner.broker)
-        elif isinstance(outcome, Rejoin):
-            self._failed_rebalances.add()
-            self._back_off(outcome)
-        return outcome is not None
-
-    def _back_off(self, rejoin: Rejoin) -> None:
-        if rejoin.backoff:
-            backoff_ms = backoff(self._failures, self._settings, self._context.entropy)
-            self._backoff_until_ms = self._now_ms() + backoff_ms
-            self._failures += 1
 
     # Rejoining.
 
@@ -312,7 +211,9 @@ class ConsumerCoordinator:
         deadline_ms = self._now_ms() + timeout_ms
         try:
             if self._auto_commit.enabled and (consumed := self._subscription.all_consumed()):
-                await self._finish_rebalance(self._now_ms() + min(timeout_ms, _CLOSING_REBALANCE_MS))
+                await self._rebalance_driver.finish_rebalance(
+                    self._now_ms() + min(timeout_ms, _CLOSING_REBALANCE_MS)
+                )
                 await self._assignment_handler.commit_last(consumed, max(0, deadline_ms - self._now_ms()))
             await self._committer.wait_pending(max(0, deadline_ms - self._now_ms()))
             await self._committer.run_callbacks()
@@ -326,25 +227,8 @@ class ConsumerCoordinator:
             await self._committer.close()
         self._listener_invoker.raise_failure()
 
-    async def _finish_rebalance(self, deadline_ms: int) -> None:
-        """Wait for the new generation: between JoinGroup and SyncGroup, a group accepts no commit.
-
-        The new assignment is not applied: the member owns its partitions until it joins again.
-        """
-        try:
-            while self._membership.is_rebalancing:
-                if not self._joiner.is_joining and not await self._start_join(deadline_ms):
-                    return
-                outcome = await self._joiner.outcome(max(0, deadline_ms - self._now_ms()))
-                if not isinstance(outcome, Rejoin):
-                    return
-                self._back_off(outcome)
-        except ClientError as error:
-            self._log.info("rebalance_incomplete", reason=error)
-
     async def _leave(self, timeout_ms: int, reason: str, *, send_request: bool) -> None:
-        self._leave_count += 1
-        await self._joiner.stop()
+        await self._rebalance_driver.stop()
         await self._assignment_handler.stop()
         await self._assignment_handler.revoke_all()
         member_id = self._membership.leave(reason)
@@ -373,9 +257,3 @@ class ConsumerCoordinator:
         self._log.info("group_left", member=member_id, reason=reason, code=code.name)
         if code is ErrorCode.NOT_COORDINATOR:
             self._context.mark_coordinator_unknown()
-
-    async def _is_done(self, task: asyncio.Task[object], deadline_ms: int) -> bool:
-        """Wait for a task without cancelling it at the deadline; return True if it is done."""
-        if not task.done():
-            await asyncio.wait([task], timeout=max(0, deadline_ms - self._now_ms()) / 1000)
-        return task.done()

@@ -10,14 +10,13 @@ ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.network.network_client import ClusterMetadata, NetworkClient
 from odradek.client.producer.accumulator.record_accumulator import NEVER_MS
 from odradek.client.producer.accumulator.shared_state import SharedState
 from odradek.client.producer.sender.batch_completion import BatchCompletion
-from odradek.client.producer.sender.produce_requests import PRODUCE_KEY, match_responses, produce_request
 from odradek.client.producer.sender.sender_metrics import SenderMetrics
 from odradek.client.producer.sender.transaction_requests import TransactionRequests
 from odradek.client.producer.transactions.transaction_manager_port import TransactionManagerPort
@@ -25,15 +24,60 @@ from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as options
 from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientError, ConnectionFailed, UnsupportedVersion
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 if TYPE_CHECKING:
     from odradek.records.client.producer import ProducerBatch
-    from odradek.wire.messages.produce import ProduceResponse
+
+PRODUCE_KEY: Final = 0
 
 log = events.logger("producer")
+
+
+class NodeConnector:
+    """Connects to brokers that have batches to send, and wakes the sender when they are ready."""
+
+    def __init__(
+        self, network: NetworkClient, clock: Clock, settings: Settings, wakeup: Callable[[], None]
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._request_timeout_ms = settings[connection_options.REQUEST_TIMEOUT_MS]
+        self._reconnect_backoff_ms = settings[connection_options.RECONNECT_BACKOFF_MS]
+        self._wakeup = wakeup
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return list(self._connecting.values())
+
+    def connect(self, node_id: int) -> None:
+        """Start to connect, unless that has been started."""
+        if node_id not in self._connecting:
+            self._connecting[node_id] = asyncio.get_running_loop().create_task(
+                self._until_ready(node_id), name=f"connect {node_id}"
+            )
+
+    async def _until_ready(self, node_id: int) -> None:
+        try:
+            await self._network.wait_until_ready(node_id, self._request_timeout_ms)
+        except ClientError as error:
+            log.debug("broker_not_available", broker=node_id, reason=str(error))
+            self._network.request_update()
+            await self._clock.sleep_ms(self._reconnect_backoff_ms)
+        finally:
+            del self._connecting[node_id]
+            self._wakeup()
 
 
 class Sender:
@@ -50,7 +94,6 @@ class Sender:
         self._lock = shared.lock
         self._transaction_manager = shared.transaction_manager
         self._clock = clock = shared.clock
-        self._settings = settings
         self._acks = options.required_acks(settings)
         self._request_timeout_ms = settings[connection_options.REQUEST_TIMEOUT_MS]
         self._request_bytes_max = settings[options.MAX_REQUEST_SIZE]
@@ -71,7 +114,7 @@ class Sender:
         self._is_scheduled = False
         self._is_stopped = False
         self._requests_by_node: dict[int, int] = {}
-        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._connector = NodeConnector(network, clock, settings, self.wakeup)
         self.blocked_since_ms: dict[int, int] = {}
         """Nodes that are not ready for their batches, and since when."""
         self.next_run_ms = NEVER_MS
@@ -90,7 +133,7 @@ class Sender:
         self._network.remove_listener(self._on_metadata_update)
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._connecting.values(), *self._transaction_requests.tasks()]
+        tasks = [*self._connector.tasks(), *self._transaction_requests.tasks()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -165,7 +208,9 @@ class Sender:
                 if not network.is_ready(node_id):
                     blocked += 1
                     self.blocked_since_ms.setdefault(node_id, now_ms)
-                    self._connect(node_id)
+                    # Responses to requests in flight will wake the sender.
+                    if not self._requests_by_node.get(node_id):
+                        self._connector.connect(node_id)
                     continue
                 batches = accumulator.drain(partitions, self._request_bytes_max, now_ms)
                 if batches:
@@ -210,26 +255,6 @@ class Sender:
         self._timer = None
         self._timer_ms = NEVER_MS
         self.wakeup()
-
-    def _connect(self, node_id: int) -> None:
-        """Start to connect, unless requests are in flight: their responses will wake the sender."""
-        if self._requests_by_node.get(node_id) or node_id in self._connecting:
-            return
-        assert self._loop is not None
-        self._connecting[node_id] = self._loop.create_task(
-            self._until_ready(node_id), name=f"connect {node_id}"
-        )
-
-    async def _until_ready(self, node_id: int) -> None:
-        try:
-            await self._network.wait_until_ready(node_id, self._request_timeout_ms)
-        except ClientError as error:
-            log.debug("broker_not_available", broker=node_id, reason=str(error))
-            self._network.request_update()
-            await self._clock.sleep_ms(self._settings[connection_options.RECONNECT_BACKOFF_MS])
-        finally:
-            del self._connecting[node_id]
-            self.wakeup()
 
     # Sending.
 
@@ -328,3 +353,64 @@ class Sender:
 
 def _client_error(error: BaseException) -> ClientError:
     return error if isinstance(error, ClientError) else ClientError(f"request could not be sent: {error!r}")
+
+
+# Requests, and the partition responses of each batch.
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    finish: Callable[[ProducerBatch], memoryview],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None,
+) -> ProduceRequest:
+    """Return one request with all batches, at most one per partition, without copying them."""
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for batch in batches:
+        partition = PartitionProduceData(batch.partition, finish(batch))
+        topics.setdefault(batch.topic, []).append(partition)
+    return ProduceRequest(
+        transactional_id,
+        acks,
+        timeout_ms,
+        [TopicProduceData(name, partitions) for name, partitions in topics.items()],
+    )
+
+
+def match_responses(
+    batches: Sequence[ProducerBatch], response: ProduceResponse
+) -> Iterable[tuple[ProducerBatch, PartitionProduceResponse]]:
+    """Return each batch with its partition response; an error for partitions missing in the response."""
+    if len(response.responses) == 1:
+        # Brokers respond in the order of the request, which is the order of batches for a single topic.
+        name, partitions = response.responses[0].name, response.responses[0].partition_responses
+        indexes = [batch.partition for batch in batches]
+        if [partition.index for partition in partitions] == indexes and {
+            batch.topic for batch in batches
+        } == {name}:
+            return zip(batches, partitions, strict=True)
+    return _match_by_partition(batches, response)
+
+
+def _match_by_partition(
+    batches: Sequence[ProducerBatch], response: ProduceResponse
+) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
+    responses: dict[tuple[str, int], Any] = {
+        (topic.name, partition.index): partition
+        for topic in response.responses
+        for partition in topic.partition_responses
+    }
+    for batch in batches:
+        partition = responses.get((batch.topic, batch.partition))
+        yield batch, _missing_response(batch) if partition is None else partition
+
+
+def _missing_response(batch: ProducerBatch) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        batch.partition,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        -1,
+        error_message="the Produce response has no entry for this partition",
+    )

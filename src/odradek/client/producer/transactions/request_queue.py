@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Mapping, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.producer.transactions.requests import PRIORITY, TxnRequestType
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition
+
+STARTING_REQUESTS: Final = frozenset({TxnRequestType.ADD_PARTITIONS, TxnRequestType.ADD_OFFSETS})
+"""Requests that start a transaction at the coordinator."""
 
 
 class TransactionalRequestResult:
@@ -132,7 +135,19 @@ class RequestQueue:
         """Partitions that queued requests add to the transaction."""
         return {partition for queued in self._waiting for partition in queued.partitions}
 
-    def fail_all(self, error: ClientError, *, keep: Callable[[PendingTxnRequest], bool]) -> None:
+    def fail_all(self, error: ClientError) -> None:
+        """Fail and drop all requests."""
+        self._fail(error, keep=lambda _: False)
+
+    def fail_unstarted(self, error: ClientError) -> None:
+        """Fail the requests of a failed transaction.
+
+        Those that may have started it are retried before its end, so that the coordinator does not keep it
+        open.
+        """
+        self._fail(error, keep=lambda queued: queued.was_sent and queued.request_type in STARTING_REQUESTS)
+
+    def _fail(self, error: ClientError, *, keep: Callable[[PendingTxnRequest], bool]) -> None:
         """Fail the results of all requests, and drop the requests except those to keep."""
         waiting, self._waiting = self._waiting, [queued for queued in self._waiting if keep(queued)]
         for queued in waiting:

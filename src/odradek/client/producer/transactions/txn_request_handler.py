@@ -13,6 +13,7 @@ from odradek.client.producer.transactions.errors import (
     transaction_aborted,
 )
 from odradek.client.producer.transactions.request_queue import (
+    STARTING_REQUESTS,
     PendingTxnRequest,
     RequestQueue,
     TransactionalRequestResult,
@@ -40,8 +41,6 @@ from odradek.model.ids import TopicPartition
 
 CONCURRENT_BACKOFF_MS: Final = 20
 """Backoff while the coordinator completes the previous transaction, which is quick."""
-_STARTING_REQUESTS: Final = frozenset({TxnRequestType.ADD_PARTITIONS, TxnRequestType.ADD_OFFSETS})
-"""Requests that start a transaction at the coordinator."""
 
 
 class TxnRequestHandler:
@@ -85,7 +84,7 @@ class TxnRequestHandler:
             self._is_started = False
         self._status.transition(TxnManagerState.ABORTING)
         self.new_partitions.clear()
-        self._drop_requests(transaction_aborted(self._status.transactional_id))
+        self.queue.fail_unstarted(transaction_aborted(self._status.transactional_id))
         self.queue.push(PendingTxnRequest(TxnRequestType.END, result))
 
     def fail_producer(self, cause: BaseException) -> None:
@@ -95,7 +94,7 @@ class TxnRequestHandler:
         self.fail_all(error)
 
     def fail_all(self, error: ClientError) -> None:
-        self.queue.fail_all(error, keep=lambda _: False)
+        self.queue.fail_all(error)
         if self._in_flight is not None:
             self._in_flight.fail(error)
 
@@ -117,7 +116,7 @@ class TxnRequestHandler:
             return None
         if status.state is TxnManagerState.ABORTABLE_ERROR:
             assert status.error is not None
-            self._drop_requests(status.error)
+            self.queue.fail_unstarted(status.error)
             if status.transactional_id is None:
                 self._recover_from_rejection(now_ms, has_incomplete)
             return None
@@ -170,50 +169,25 @@ class TxnRequestHandler:
         else:
             self.queue.push(PendingTxnRequest(TxnRequestType.ADD_PARTITIONS, partitions=partitions))
 
-    def _drop_requests(self, error: ClientError) -> None:
-        """Fail the queued requests of a failed transaction.
-
-        Those that may have started it are retried before its end, so that the coordinator does not keep it
-        open.
-        """
-        self.queue.fail_all(
-            error,
-            keep=lambda pending: pending.was_sent and pending.request_type in _STARTING_REQUESTS,
-        )
-
     def _send(self, pending: PendingTxnRequest) -> CoordinatorRequest:
         self._in_flight = pending
         pending.was_sent = True
+        request = _build_request(
+            pending, self._status.transactional_id, self._sequences.identity, self._timeout_ms
+        )
         if pending.request_type is TxnRequestType.COMMIT_OFFSETS:
             assert pending.offsets is not None
             key_type, key = CoordinatorType.GROUP, pending.offsets.group.group_id
-            return CoordinatorRequest(self._build(pending), key_type, key)
+            return CoordinatorRequest(request, key_type, key)
         if self._status.transactional_id is None:
-            return CoordinatorRequest(self._build(pending))
+            return CoordinatorRequest(request)
         is_add_partitions = pending.request_type is TxnRequestType.ADD_PARTITIONS
         return CoordinatorRequest(
-            self._build(pending),
+            request,
             CoordinatorType.TRANSACTION,
             self._status.transactional_id,
             version_max=ADD_PARTITIONS_VERSION_MAX if is_add_partitions else None,
         )
-
-    def _build(self, pending: PendingTxnRequest) -> Any:
-        identity, transactional_id = self._sequences.identity, self._status.transactional_id
-        if pending.request_type is TxnRequestType.INIT:
-            return init_request(transactional_id, self._timeout_ms)
-        if pending.request_type is TxnRequestType.BUMP:
-            return init_request(transactional_id, self._timeout_ms, identity)
-        assert transactional_id is not None, "only transactions send the other requests"
-        if pending.request_type is TxnRequestType.ADD_PARTITIONS:
-            return add_partitions_request(transactional_id, identity, pending.partitions)
-        if pending.request_type is TxnRequestType.END:
-            return end_request(transactional_id, identity, committed=pending.committed)
-        assert pending.offsets is not None
-        group, offsets = pending.offsets
-        if pending.request_type is TxnRequestType.ADD_OFFSETS:
-            return add_offsets_request(transactional_id, identity, group.group_id)
-        return commit_offsets_request(transactional_id, identity, group, offsets)
 
     # Responses.
 
@@ -260,7 +234,7 @@ class TxnRequestHandler:
     def _retry(self, pending: PendingTxnRequest, error: ClientError, now_ms: int) -> None:
         is_quick = (
             error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-            and pending.request_type in _STARTING_REQUESTS
+            and pending.request_type in STARTING_REQUESTS
             and not self.partitions_in_transaction
         )
         backoff_ms = (
@@ -338,6 +312,25 @@ class TxnRequestHandler:
             self._status.transition(TxnManagerState.READY)
             if pending.result is not None:
                 pending.result.succeed()
+
+
+def _build_request(
+    pending: PendingTxnRequest, transactional_id: str | None, identity: ProducerIdentity, timeout_ms: int
+) -> Any:
+    if pending.request_type is TxnRequestType.INIT:
+        return init_request(transactional_id, timeout_ms)
+    if pending.request_type is TxnRequestType.BUMP:
+        return init_request(transactional_id, timeout_ms, identity)
+    assert transactional_id is not None, "only transactions send the other requests"
+    if pending.request_type is TxnRequestType.ADD_PARTITIONS:
+        return add_partitions_request(transactional_id, identity, pending.partitions)
+    if pending.request_type is TxnRequestType.END:
+        return end_request(transactional_id, identity, committed=pending.committed)
+    assert pending.offsets is not None
+    group, offsets = pending.offsets
+    if pending.request_type is TxnRequestType.ADD_OFFSETS:
+        return add_offsets_request(transactional_id, identity, group.group_id)
+    return commit_offsets_request(transactional_id, identity, group, offsets)
 
 
 def _action_without_response(request_type: TxnRequestType, error: ClientError) -> TxnErrorAction:

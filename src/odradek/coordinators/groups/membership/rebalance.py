@@ -8,12 +8,13 @@ DelayedJoin, DelayedSync and DelayedHeartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
-from odradek.coordinators.groups.group import Group, GroupState, InitialDelay
+from odradek.coordinators.groups.group import Group, GroupState, InitialDelay, stored_group
 from odradek.coordinators.groups.group_member import NO_REQUEST, GroupMember
 from odradek.coordinators.groups.records import group_record
 from odradek.model.errors import ErrorCode
@@ -235,7 +236,7 @@ def _await_sync(group: Group, context: EventContext) -> None:
 
 def _become_empty(group: Group, context: EventContext) -> None:
     group.transition_to(GroupState.EMPTY, context.now.wall_ms)
-    context.append([group_record(group.group_id, group.to_stored({}))], EmptyGroupAppend())
+    context.append([group_record(group.group_id, stored_group(group, {}))], EmptyGroupAppend())
 
 
 class EmptyGroupAppend:
@@ -269,3 +270,52 @@ def on_sync_expired(group: Group, context: EventContext) -> None:
     for member in late:
         remove_member(group, member, context)
     prepare_rebalance(group, reason, context)
+
+
+# Timers.
+
+
+def on_session_timer(groups: Mapping[str, Group], timer: SessionTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_session_expired(group, timer.member_id, context)
+
+
+def on_join_timer(groups: Mapping[str, Group], timer: JoinTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_join_expired(group, context)
+
+
+def on_sync_timer(groups: Mapping[str, Group], timer: SyncTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_sync_expired(group, context)
+
+
+def _live_group(groups: Mapping[str, Group], group_id: str) -> Group | None:
+    """Return a group, unless it is deleted or being deleted."""
+    group = groups.get(group_id)
+    return None if group is None or group.state is GroupState.DEAD else group
+
+
+# Load and unload of the group's partition.
+
+
+def on_group_loaded(group: Group, context: EventContext) -> None:
+    """Start the members' sessions. A group that exceeds the current ``group.max.size`` rebalances, so that
+    the members it loses can commit before."""
+    for member in group.members.values():
+        renew_session(group, member, context)
+    members_max = context.settings.members_max
+    if len(group.members) > members_max:
+        prepare_rebalance(group, f"the group has more than {members_max} members", context)
+
+
+def on_group_unloaded(group: Group, context: EventContext) -> None:
+    """Reply to all waiting members with NOT_COORDINATOR: another broker leads the group now."""
+    group.transition_to(GroupState.DEAD, context.now.wall_ms)
+    for member in group.members.values():
+        result = JoinGroupResult(ErrorCode.NOT_COORDINATOR, member.member_id)
+        reply_to_join(group, member, result, context)
+        reply_to_sync(member, SyncGroupResult(ErrorCode.NOT_COORDINATOR), context)

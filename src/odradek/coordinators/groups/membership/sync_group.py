@@ -11,7 +11,7 @@ from typing import Any, Final
 from odradek.coordinators.append_errors import assignment_error
 from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
-from odradek.coordinators.groups.group import Group, GroupState
+from odradek.coordinators.groups.group import Group, GroupState, stored_group
 from odradek.coordinators.groups.group_member import GroupMember
 from odradek.coordinators.groups.membership.rebalance import (
     prepare_rebalance,
@@ -69,7 +69,7 @@ def _sync_while_completing(group: Group, command: SyncGroup, to: Any, context: E
     if member.member_id == group.leader and group.pending_assignment is None:
         # If the leader repeats its request, the first assignment is kept.
         group.pending_assignment = AssignmentAppend(group, dict(command.assignments))
-        record = group_record(group.group_id, group.to_stored(command.assignments))
+        record = group_record(group.group_id, stored_group(group, command.assignments))
         context.append([record], group.pending_assignment)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.system.heap import STEP_PARTITIONS, FrozenHeap
+from odradek.system.process import STEP_PARTITIONS, FrozenHeap
 
 
 @pytest.fixture

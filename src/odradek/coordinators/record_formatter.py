@@ -1,7 +1,9 @@
-"""Records of ``__consumer_offsets`` as the JSON of Kafka's dump tool, for ``--offsets-decoder``.
+"""Records of the coordinators' topics as Kafka's dump tool prints them.
 
-Fields have Kafka's names, and only those of the record's version are shown. Bytes are shown in base64, except
-the subscriptions and assignments of consumers, which are decoded if possible.
+``--offsets-decoder`` prints those of ``__consumer_offsets`` as JSON. Fields have Kafka's names, and only
+those of the record's version are shown. Bytes are shown in base64, except the subscriptions and assignments
+of consumers, which are decoded if possible. ``--transaction-log-decoder`` prints those of
+``__transaction_state`` as text.
 """
 
 from __future__ import annotations
@@ -9,16 +11,20 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any, Final
 
-from odradek.coordinators.groups.record_schemas import (
+from odradek.coordinators.groups import records as group_records
+from odradek.coordinators.groups.records import (
+    GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    OffsetKey,
 )
-from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_key
 from odradek.coordinators.record_serde import read_fields, read_version
+from odradek.coordinators.transactions import records as transaction_records
 from odradek.model.errors import BrokerError
 from odradek.records.layout import Record
 from odradek.wire.consumer_protocol import (
@@ -37,23 +43,50 @@ _SCHEMAS: Final[dict[type, tuple[type, type]]] = {
 _ESCAPE: Final = re.compile(r"\\(?:u00(..)|.)")
 
 
-def format_record(record: Record) -> tuple[str, str | None]:
+def format_group_record(record: Record) -> tuple[str, str | None]:
     """Return the text of a record's key and value; for an unreadable record, the error as its key."""
+    return _format(record, _group_texts)
+
+
+def format_transaction_record(record: Record) -> tuple[str, str | None]:
+    """Return the text of a record's key and value; for an unreadable record, the error as its key."""
+    return _format(record, _transaction_texts)
+
+
+def _format(
+    record: Record, texts: Callable[[bytes, Record], tuple[str, str | None]]
+) -> tuple[str, str | None]:
+    if record.key is None:
+        return f"Error at offset {record.offset}, skipping. The record has no key.", None
     try:
-        return _format(record)
+        return texts(record.key, record)
     except BrokerError as error:
         return f"Error at offset {record.offset}, skipping. {error.message}", None
 
 
-def _format(record: Record) -> tuple[str, str | None]:
-    if record.key is None:
-        return f"Error at offset {record.offset}, skipping. The record has no key.", None
-    key_version = read_version(record.key)
-    key = read_key(record.key)
+def _transaction_texts(raw_key: bytes, record: Record) -> tuple[str, str | None]:
+    transactional_id = transaction_records.read_key(raw_key)
+    if transactional_id is None:
+        return f"unknown::version={read_version(raw_key)}", None
+    key_text = f"transaction_metadata::transactionalId={transactional_id}"
+    if record.value is None:
+        return key_text, TOMBSTONE
+    stored = transaction_records.read_transaction(record.value)
+    partitions = ",".join(map(str, sorted(stored.partitions)))
+    return key_text, (
+        f"producerId:{stored.producer_id},producerEpoch:{stored.producer_epoch},state={stored.state.value},"
+        f"partitions=[{partitions}],txnLastUpdateTimestamp={stored.update_ms},"
+        f"txnTimeoutMs={stored.timeout_ms}"
+    )
+
+
+def _group_texts(raw_key: bytes, record: Record) -> tuple[str, str | None]:
+    key_version = read_version(raw_key)
+    key = group_records.read_key(raw_key)
     if key is None:
         return f"Unknown record type {key_version} at offset {record.offset}, skipping.", None
     key_schema, value_schema = _SCHEMAS[type(key)]
-    key_fields = _field_values(read_fields(key_schema, key_version, record.key), key_version)
+    key_fields = _field_values(read_fields(key_schema, key_version, raw_key), key_version)
     key_text = _json({"type": str(key_version), "data": key_fields})
     if record.value is None:
         return key_text, TOMBSTONE
