@@ -5,5 +5,6 @@ from __future__ import annotations
 from tests.mutation.plants_broker import BROKER_PLANTS
 from tests.mutation.plants_client import CLIENT_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
+from tests.mutation.plants_replication import REPLICATION_PLANTS
 
-PLANTS = [*LOG_PLANTS, *BROKER_PLANTS, *CLIENT_PLANTS]
+PLANTS = [*LOG_PLANTS, *BROKER_PLANTS, *REPLICATION_PLANTS, *CLIENT_PLANTS]

@@ -52,10 +52,10 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "with one replica the high watermark is the end of the log",
-        f"{REPLICATION}/isr_state.py",
+        f"{REPLICATION}/leader.py",
         "            return log_end_offset if log_end_offset > current else current\n",
         "            return current\n",
-        ("unit/replication/test_isr_state.py::test_high_watermark_of_single_replica_is_log_end_offset",),
+        ("unit/replication/test_leader.py::test_high_watermark_of_single_replica_is_log_end_offset",),
     ),
     Plant(
         "read_committed stops where a transaction is open",
@@ -354,7 +354,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "partitions without a log get one once there is room",
-        f"{REPLICATION}/replica_manager.py",
+        f"{REPLICATION}/partition_logs.py",
         "                usable.append(topic_partition)",
         "                pass",
         (
@@ -364,7 +364,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a log that could not be opened is opened once it can",
-        f"{REPLICATION}/replica_manager.py",
+        f"{REPLICATION}/partition_logs.py",
         "            return await unusable_in.reopen(topic_partition)",
         "            return False",
         (

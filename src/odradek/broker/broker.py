@@ -18,6 +18,7 @@ from odradek.broker.dynamic_config import DynamicConfigManager
 from odradek.broker.environment import Ensemble, Environment
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.local_controller_channel import LocalControllerChannel
+from odradek.broker.metadata_observer import observe_metadata
 from odradek.broker.network.session_factory import SessionFactory
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.context import BrokerContext
@@ -239,6 +240,12 @@ class Broker:
         )
         self._failure_handler.start()
         self._group_coordinator = factory.make_group_coordinator(replica_manager)
+        observe_metadata(
+            replica_manager,
+            self._admin_manager,
+            self._group_coordinator.delete_offsets,
+            environment.on_resized,
+        )
         self._marker_writer = factory.make_marker_writer(replica_manager, self._group_coordinator)
         self._transaction_coordinator = factory.make_transaction_coordinator(
             replica_manager, self._marker_writer
@@ -261,6 +268,7 @@ class Broker:
         clock, workers = self._environment.clock, self._environment.workers
         return BrokerContext(
             broker_id=self.broker_id,
+            broker_epoch=lambda: self._broker_epoch,
             cluster_id=self.cluster_id,
             clock=clock,
             config=self.config,
@@ -311,14 +319,7 @@ class Broker:
             raise ConfigError(
                 ["another broker is the controller of this store; only one broker is supported"]
             )
-        channel = LocalControllerChannel(
-            self.broker_id,
-            self.metadata_cache,
-            self._replica_manager,
-            self._admin_manager,
-            self._group_coordinator.delete_offsets,
-            self._environment.on_resized,
-        )
+        channel = LocalControllerChannel(self.broker_id, self.metadata_cache, self._replica_manager)
         self._controller = Controller(store, fence, channel, self._environment.clock.sleep_ms)
         await self._controller.start()
 

@@ -22,6 +22,7 @@ from odradek.log.log_manager import LogManager
 from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
 from odradek.replication.fetch_session import FetchSessionCache
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.replication.replica_selector import selector_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class ComponentFactory:
         )
 
     def make_replica_manager(self, cleaner: LogCleaner) -> ReplicaManager:
-        return ReplicaManager(
+        replica_manager = ReplicaManager(
             self.broker_id,
             self.log_manager,
             self.metadata_cache,
@@ -64,6 +65,8 @@ class ComponentFactory:
             self._alter_log_dirs_limits,
             cleaner,
         )
+        replica_manager.replica_selector = selector_for(self.config.broker[settings.REPLICA_SELECTOR_CLASS])
+        return replica_manager
 
     def _alter_log_dirs_limits(self) -> AlterLogDirsLimits:
         values = self.config.broker

@@ -1,18 +1,14 @@
-"""Controller requests (LeaderAndIsr, UpdateMetadata, StopReplica) to the broker the controller runs on."""
+"""Controller requests (LeaderAndIsr, UpdateMetadata, StopReplica) to the broker the controller runs on.
+
+The requests are those that other brokers would receive over the network, and take the same path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
-from odradek.broker.topics.admin import AdminManager
-from odradek.cluster.metadata_cache import (
-    BrokerEndpoint,
-    BrokerMetadata,
-    MetadataCache,
-    MetadataUpdate,
-    PartitionMetadata,
-    TopicMetadata,
-)
+from odradek.cluster.metadata_cache import MetadataCache
+from odradek.cluster.metadata_update import LEADER_DURING_DELETE, SECURITY_PROTOCOLS
 from odradek.controller.actions import (
     PartitionStateUpdate,
     PartitionStateUpdates,
@@ -21,121 +17,183 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
 )
 from odradek.controller.controller_context import LiveBroker
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.replication.partition import LeaderAndIsr
+from odradek.replication.control_requests import EPOCH_DURING_DELETE
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.telemetry import events
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 log = events.logger("controller_channel")
 
 
 class LocalControllerChannel:
-    """Controller channel to the local broker: calls in place of requests."""
+    """Controller channel to the local broker: calls in place of connections."""
 
     def __init__(
-        self,
-        broker_id: int,
-        metadata_cache: MetadataCache,
-        replica_manager: ReplicaManager,
-        admin_manager: AdminManager,
-        on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _: None,
-        on_resized: Callable[[int], None] = lambda _: None,
+        self, broker_id: int, metadata_cache: MetadataCache, replica_manager: ReplicaManager
     ) -> None:
-        """``on_deleted`` gets the partitions of deleted topics, ``on_resized`` the local partition count."""
-        self._on_resized = on_resized
-        self._on_deleted = on_deleted
         self._broker_id = broker_id
         self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
-        self._admin_manager = admin_manager
 
     async def leader_and_isr(self, request: SendLeaderAndIsr) -> list[TopicPartition]:
-        offline = await self._replica_manager.become_leader_or_follower(
-            {
-                partition: (state.topic_id, _leader_and_isr(state))
-                for partition, state in request.partition_states.items()
-            },
-            {partition for partition, state in request.partition_states.items() if state.is_new},
+        states = request.partition_states
+        result = await self._replica_manager.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                controller_id=self._broker_id,
+                controller_epoch=request.controller_epoch,
+                topic_states=_leader_and_isr_topics(states, request.controller_epoch),
+            )
         )
-        if request.partition_states:
-            leader_count = sum(state.leader == self._broker_id for state in request.partition_states.values())
-            follower_count = len(request.partition_states) - leader_count
+        offline = [
+            partition
+            for partition, error in result.partition_errors.items()
+            if error is ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        if states:
+            leader_count = sum(state.leader == self._broker_id for state in states.values())
             log.info(
                 "leadership_changed",
                 leading=leader_count,
-                following=follower_count,
+                following=len(states) - leader_count,
                 offline=len(offline),
             )
         return offline
 
     async def update_metadata(self, update: SendUpdateMetadata) -> None:
-        removed: dict[int, BrokerMetadata | None] = dict.fromkeys(
-            self._metadata_cache.brokers.keys() - update.brokers.keys()
+        topic_states = _metadata_topics(
+            update.partition_states, update.brokers.keys(), update.controller_epoch
         )
-        brokers = {broker_id: _broker(broker_id, broker) for broker_id, broker in update.brokers.items()}
-        topics: dict[str, TopicMetadata | None] = dict.fromkeys(update.deleted_topics)
-        partitions: dict[str, list[PartitionMetadata]] = {}
-        updated = _partitions_by_topic(update.partition_states, update.brokers.keys())
-        for topic, changed in updated.items():
-            topic_id = update.partition_states[TopicPartition(topic, changed[0].partition)].topic_id
-            current = self._metadata_cache.topic(topic)
-            if current is None or current.topic_id != topic_id:
-                by_number = {partition.partition: partition for partition in changed}
-                topics[topic] = TopicMetadata(topic, topic_id, by_number)
-            else:
-                partitions[topic] = changed
-        deleted = [
-            partition
-            for topic in update.deleted_topics
-            for partition in _partitions_of(topic, self._metadata_cache)
-        ]
-        metadata_update = MetadataUpdate({**removed, **brokers}, topics, partitions, self._broker_id)
-        for topic in self._metadata_cache.apply(metadata_update):
-            self._admin_manager.on_topic_changed(topic)
-        for topic in update.deleted_topics:
-            self._admin_manager.put_topic_overrides(topic, {})
-        self._on_deleted(deleted)
-        if topics or partitions:
-            self._on_resized(len(self._replica_manager))
-
-    async def stop_replica(self, request: SendStopReplica) -> list[TopicPartition]:
-        return self._replica_manager.stop_replicas(request.partitions)
-
-
-def _partitions_of(topic: str, metadata_cache: MetadataCache) -> list[TopicPartition]:
-    metadata = metadata_cache.topic(topic)
-    return [] if metadata is None else [TopicPartition(topic, number) for number in metadata.partitions]
-
-
-def _leader_and_isr(state: PartitionStateUpdate) -> LeaderAndIsr:
-    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
-
-
-def _broker(broker_id: int, broker: LiveBroker) -> BrokerMetadata:
-    endpoints = {
-        endpoint.listener: BrokerEndpoint(endpoint.host, endpoint.port, endpoint.security_protocol)
-        for endpoint in broker.registration.endpoints
-    }
-    return BrokerMetadata(broker_id, endpoints, broker.registration.rack, broker.broker_epoch)
-
-
-def _partitions_by_topic(
-    states: PartitionStateUpdates, live: Collection[int]
-) -> dict[str, list[PartitionMetadata]]:
-    by_topic: dict[str, list[PartitionMetadata]] = {}
-    for (topic, number), state in states.items():
-        offline = tuple(
-            replica for replica in state.replicas if replica not in live or replica in state.offline_replicas
-        )
-        by_topic.setdefault(topic, []).append(
-            PartitionMetadata(
-                number,
-                state.leader,
-                state.leader_epoch,
-                state.isr,
-                state.replicas,
-                offline,
-                state.partition_epoch,
+        # A topic can be deleted and recreated between two updates: its deletion comes first.
+        deleted = [self._deleted_topic(topic) for topic in update.deleted_topics]
+        await self._replica_manager.update_metadata(
+            UpdateMetadataRequest(
+                controller_id=self._broker_id,
+                controller_epoch=update.controller_epoch,
+                topic_states=[topic for topic in deleted if topic.partition_states] + topic_states,
+                live_brokers=_live_brokers(update.brokers),
             )
         )
-    return by_topic
+
+    def _deleted_topic(self, name: str) -> UpdateMetadataTopicState:
+        topic = self._metadata_cache.topic(name)
+        if topic is None:
+            return UpdateMetadataTopicState(name)
+        return UpdateMetadataTopicState(
+            name,
+            topic.topic_id,
+            [
+                UpdateMetadataPartitionState(
+                    name,
+                    partition.partition,
+                    leader=LEADER_DURING_DELETE,
+                    leader_epoch=EPOCH_DURING_DELETE,
+                    replicas=list(partition.replicas),
+                )
+                for partition in topic.partitions.values()
+            ],
+        )
+
+    async def stop_replica(self, request: SendStopReplica) -> list[TopicPartition]:
+        result = await self._replica_manager.stop_replicas(
+            StopReplicaRequest(
+                controller_id=self._broker_id,
+                controller_epoch=request.controller_epoch,
+                topic_states=_stopped_topics(request.partitions),
+            )
+        )
+        return [partition for partition, error in result.partition_errors.items() if not error]
+
+
+def _leader_and_isr_topics(
+    states: PartitionStateUpdates, controller_epoch: int
+) -> list[LeaderAndIsrTopicState]:
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    for (topic, number), state in states.items():
+        if topic not in topics:
+            topics[topic] = LeaderAndIsrTopicState(topic, state.topic_id, [])
+        topics[topic].partition_states.append(
+            LeaderAndIsrPartitionState(
+                topic,
+                number,
+                controller_epoch,
+                state.leader,
+                state.leader_epoch,
+                list(state.isr),
+                state.partition_epoch,
+                list(state.replicas),
+                is_new=state.is_new,
+            )
+        )
+    return list(topics.values())
+
+
+def _metadata_topics(
+    states: PartitionStateUpdates, live: Collection[int], controller_epoch: int
+) -> list[UpdateMetadataTopicState]:
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    for (topic, number), state in states.items():
+        if topic not in topics:
+            topics[topic] = UpdateMetadataTopicState(topic, state.topic_id, [])
+        topics[topic].partition_states.append(
+            UpdateMetadataPartitionState(
+                topic,
+                number,
+                controller_epoch,
+                state.leader,
+                state.leader_epoch,
+                list(state.isr),
+                state.partition_epoch,
+                list(state.replicas),
+                _offline_replicas(state, live),
+            )
+        )
+    return list(topics.values())
+
+
+def _offline_replicas(state: PartitionStateUpdate, live: Collection[int]) -> list[int]:
+    return [replica for replica in state.replicas if replica not in live or replica in state.offline_replicas]
+
+
+def _live_brokers(brokers: Mapping[int, LiveBroker]) -> list[UpdateMetadataBroker]:
+    return [
+        UpdateMetadataBroker(
+            broker_id,
+            endpoints=[
+                UpdateMetadataEndpoint(
+                    endpoint.port,
+                    endpoint.host,
+                    endpoint.listener,
+                    SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+                )
+                for endpoint in broker.registration.endpoints
+            ],
+            rack=broker.registration.rack,
+        )
+        for broker_id, broker in brokers.items()
+    ]
+
+
+def _stopped_topics(partitions: Iterable[TopicPartition]) -> list[StopReplicaTopicState]:
+    topics: dict[str, StopReplicaTopicState] = {}
+    for topic, number in partitions:
+        state = topics.setdefault(topic, StopReplicaTopicState(topic, []))
+        state.partition_states.append(StopReplicaPartitionState(number, EPOCH_DURING_DELETE, True))
+    return list(topics.values())

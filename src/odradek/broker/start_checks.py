@@ -17,6 +17,7 @@ from odradek.log.checkpoints import LOCK_FILE
 from odradek.model.errors import ConfigError
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
+from odradek.replication.replica_selector import SELECTORS
 from odradek.store import meta_properties
 from odradek.store.broker_registration import BrokerIdRules, decide_broker_id
 from odradek.store.embedded.ensemble import FILE_NAME
@@ -26,6 +27,10 @@ def check_settings(values: Settings, raw_values: Mapping[str, str]) -> None:
     """Reject settings that this broker does not support; ``raw_values`` are their raw values."""
     problems = availability.unavailable_protocol_problems(values)
     problems += availability.unavailable_setting_problems(raw_values)
+    selector = values[settings.REPLICA_SELECTOR_CLASS]
+    if selector and selector not in SELECTORS:
+        known = " or ".join(SELECTORS)
+        problems.append(f"{settings.REPLICA_SELECTOR_CLASS.name} must be {known}, got {selector}")
     if problems:
         raise ConfigError(problems)
 

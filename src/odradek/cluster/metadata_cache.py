@@ -35,7 +35,6 @@ class BrokerMetadata:
     id: int
     endpoints: Mapping[str, BrokerEndpoint]
     rack: str | None = None
-    broker_epoch: int = -1
 
 
 class PartitionMetadata(NamedTuple):

@@ -283,7 +283,7 @@ class CoordinatorContext(Generic[S]):
             self.replay(item)
         if not append.is_completed:
             code = self.partition.check_enough_replicas_reach_offset(
-                append.required_offset, self.partition.leader_epoch
+                append.required_offset, self.partition.leader_state
             )
             if code:
                 self._fail(append.completion, code)

@@ -384,7 +384,7 @@ class AlterLogDirs:
                 old_path = source.mark_deleted(topic_partition)
                 target.promote_future(topic_partition)
                 self._copy_state(current, future)
-                move.partition.log = future
+                move.partition.replace_log(future)
                 self._moves.pop(topic_partition, None)
                 await self._make_names_durable(move, current, old_path)
         log.info("move_finished", partition=topic_partition, source=source.path, target=target.path)

@@ -26,17 +26,17 @@ class PartitionResult(Protocol):
 class ProducePartitionStatus:
     """One partition's append: the offset that must be committed, and the response entry it completes."""
 
-    __slots__ = ("entry", "leader_epoch", "partition", "required_offset")
+    __slots__ = ("entry", "leader", "partition", "required_offset")
 
     def __init__(self, partition: Partition, required_offset: int, entry: PartitionResult) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader = partition.leader_state
         self.required_offset = required_offset
         self.entry = entry
 
     def error(self) -> ErrorCode | None:
         """Return the error code the append completes with; None while acks are pending."""
-        return self.partition.check_enough_replicas_reach_offset(self.required_offset, self.leader_epoch)
+        return self.partition.check_enough_replicas_reach_offset(self.required_offset, self.leader)
 
 
 class DelayedProduce(DelayedOperation):

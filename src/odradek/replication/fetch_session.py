@@ -94,7 +94,7 @@ class FetchPartition:
 
 
 class FetchPartitionData:
-    """The result of reading one partition of a fetch."""
+    """The result of reading one partition of a fetch. ``log_end_offset`` is set only for followers."""
 
     __slots__ = (
         "aborted",
@@ -103,12 +103,15 @@ class FetchPartitionData:
         "error",
         "high_watermark",
         "last_stable_offset",
+        "log_end_offset",
         "log_start_offset",
         "preferred_replica",
         "records",
         "records_bytes",
         "request",
     )
+
+    log_end_offset: int
 
     def __init__(
         self,

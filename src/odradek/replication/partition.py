@@ -2,6 +2,10 @@
 
 The leader appends, advances the high watermark and serves reads; all of it is fenced by the leader epoch. A
 partition with one replica follows the same rules: its high watermark is its log end offset at once.
+
+Invariants: a partition has a ``Leader``, a ``Follower`` or neither (new, stopped, offline), and a change of
+role replaces them whole; a replaced ``Follower`` is not active any more, so a fetcher that still holds it
+cannot write. Changes of role do not await: no request sees one in progress.
 """
 
 from __future__ import annotations
@@ -14,7 +18,14 @@ from odradek.log.segments import page_in
 from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
 from odradek.log.segments.log_segments import LogSegments
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
+from odradek.model.ids import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+)
 from odradek.model.protocol_enums import ACKS_ALL, IsolationLevel
 from odradek.ports.files import Buffer
 from odradek.records.append_rules import EVENT_LOOP_LIMITS, AppendOrigin
@@ -22,7 +33,9 @@ from odradek.records.control_records import EndTransactionMarker
 from odradek.records.validation import ValidatedRecords
 from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_session import FetchPartition, FetchPartitionData
-from odradek.replication.isr_state import IsrState
+from odradek.replication.follower import Follower
+from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult, Leader
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 T = TypeVar("T")
 
@@ -47,16 +60,6 @@ def requires_timestamp_search(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
-class LeaderAndIsr(NamedTuple):
-    """A partition's state in a LeaderAndIsr request."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    partition_epoch: int
-
-
 class TimestampAndOffset(NamedTuple):
     timestamp: int = -1
     offset: int = UNKNOWN_OFFSET
@@ -66,15 +69,24 @@ class TimestampAndOffset(NamedTuple):
 NOT_FOUND: Final = TimestampAndOffset()
 
 
+class DeletedRecords(NamedTuple):
+    """Result of DeleteRecords on the leader: complete once the low watermark reaches the offset."""
+
+    requested_offset: int
+    low_watermark: int
+
+
 class Partition:
     __slots__ = (
-        "_isr_state",
+        "_new_leader",
         "broker_id",
+        "follower_state",
         "is_flush_pending",
         "is_leader",
         "is_offline",
         "leader",
         "leader_epoch",
+        "leader_state",
         "log",
         "min_isr",
         "partition_epoch",
@@ -84,8 +96,15 @@ class Partition:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, broker_id: int, min_isr: int
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        broker_id: int,
+        min_isr: int,
+        new_leader: Callable[[], Leader],
     ) -> None:
+        """``new_leader`` makes the state of a leadership that begins."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -100,61 +119,146 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
-        self._isr_state: IsrState | None = None
+        self.leader_state: Leader | None = None
+        self.follower_state: Follower | None = None
+        self._new_leader = new_leader
 
     # Roles.
 
-    def make_leader(self, leader_and_isr: LeaderAndIsr, isr_state: IsrState, now_ms: int) -> None:
-        """Become leader in this epoch, or take over a new assignment and ISR. Ignores stale requests."""
-        if (
-            leader_and_isr.leader_epoch < self.leader_epoch
-            or leader_and_isr.partition_epoch < self.partition_epoch
-        ):
-            return
-        if self._isr_state is None or leader_and_isr.leader_epoch > self.leader_epoch:
-            self.log.assign_leader_epoch(leader_and_isr.leader_epoch)
-        self._isr_state = self._isr_state or isr_state
-        self._isr_state.update_assignment_and_isr(
-            leader_and_isr.replicas,
-            leader_and_isr.isr,
-            leader_and_isr.leader_epoch,
-            self.log.log_end_offset,
-            now_ms,
-        )
-        self._set_leader_and_isr(leader_and_isr, is_leader=True)
-        self._advance_high_watermark(now_ms)
+    def make_leader(self, state: LeaderAndIsrPartitionState, topic_id: TopicId) -> bool:
+        """Become leader, or take over a new assignment and ISR; return whether role or epoch changed.
 
-    def make_follower(self, leader_and_isr: LeaderAndIsr) -> None:
-        """Become follower of another broker."""
-        if leader_and_isr.leader_epoch >= self.leader_epoch:
-            self._isr_state = None
-            self._set_leader_and_isr(leader_and_isr, is_leader=False)
+        A lower partition epoch than the current one is outdated and ignored.
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        is_new = self.leader_state is None or state.leader_epoch > self.leader_epoch
+        leader = self.leader_state or self._new_leader()
+        if is_new:
+            # Followers may have records of epochs that this log does not know: the new epoch, which is higher
+            # than all of them, tells them where to truncate, even before its first record.
+            self.log.assign_leader_epoch(state.leader_epoch)
+        leader.update_assignment_and_isr(
+            tuple(state.replicas),
+            tuple(state.isr),
+            state.leader_epoch,
+            state.partition_epoch,
+            self.log.log_end_offset,
+        )
+        self._replace_roles(leader, None)
+        self._set_epochs(state, topic_id)
+        self._advance_high_watermark()
+        return is_new
+
+    def make_follower(self, state: LeaderAndIsrPartitionState, topic_id: TopicId) -> bool:
+        """Become follower; return whether leader or epoch changed, after which fetching starts again.
+
+        A lower partition epoch than the current one is outdated and ignored.
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        follower = self.follower_state
+        is_new = (
+            follower is None or state.leader != follower.leader_id or state.leader_epoch > self.leader_epoch
+        )
+        if is_new:
+            follower = Follower(self.topic_partition, self.log, state.leader, state.leader_epoch)
+        self._replace_roles(None, follower)
+        self._set_epochs(state, topic_id)
+        return is_new
 
     def delete(self) -> None:
         """Stop this replica. Delayed requests for it then complete with NOT_LEADER_OR_FOLLOWER."""
-        self._isr_state = None
-        self.is_leader = False
+        self._replace_roles(None, None)
 
     def mark_offline(self) -> None:
         """Stop this replica because its log failed. Delayed requests complete with KAFKA_STORAGE_ERROR."""
         self.delete()
         self.is_offline = True
 
+    def replace_log(self, log: Log) -> None:
+        """Continue with a copy of the log, in another directory."""
+        self.log = log
+        if self.follower_state is not None:
+            self.follower_state.log = log
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Set the topic id of a partition that had none: the cluster begins to use them."""
+        self.log.assign_topic_id(topic_id)
+        self.topic_id = topic_id
+
+    def _replace_roles(self, leader: Leader | None, follower: Follower | None) -> None:
+        if self.follower_state is not None and self.follower_state is not follower:
+            self.follower_state.is_active = False
+        self.leader_state = leader
+        self.follower_state = follower
+        self.is_leader = leader is not None
+
+    def _set_epochs(self, state: LeaderAndIsrPartitionState, topic_id: TopicId) -> None:
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        if topic_id != ZERO_TOPIC_ID:
+            self.topic_id = topic_id
+
     def _not_leader_error(self) -> ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _set_leader_and_isr(self, leader_and_isr: LeaderAndIsr, *, is_leader: bool) -> None:
-        self.leader = leader_and_isr.leader
-        self.leader_epoch = leader_and_isr.leader_epoch
-        self.partition_epoch = leader_and_isr.partition_epoch
-        self.is_leader = is_leader
-
-    def _advance_high_watermark(self, now_ms: int) -> None:
-        isr_state, log = self._isr_state, self.log
-        assert isr_state is not None
+    def _advance_high_watermark(self) -> None:
+        leader, log = self.leader_state, self.log
+        assert leader is not None
         # Records that flush.messages requires to be flushed are not committed before that.
         end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset
-        log.high_watermark = isr_state.high_watermark(log.high_watermark, end_offset, self.min_isr, now_ms)
+        log.high_watermark = leader.high_watermark(log.high_watermark, end_offset, self.min_isr)
+
+    # Followers and the ISR.
+
+    def record_follower_fetch(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
+        """Record that a follower has everything below an offset, after a successful read for it.
+
+        Its proposal for the ISR, if any, must be made before ``advance_high_watermark``: a follower that may
+        join must hold the high watermark back, or it would never reach it.
+        """
+        leader = self.leader_state
+        replica = None if leader is None else leader.replica(broker_id)
+        if leader is not None and replica is not None:
+            leader.record_fetch(replica, fetch_offset, log_start_offset, self.log.log_end_offset)
+
+    def advance_high_watermark(self) -> bool:
+        """Advance the high watermark as far as replicas and ISR allow; return whether it moved."""
+        if self.leader_state is None:
+            return False
+        before = self.log.high_watermark
+        self._advance_high_watermark()
+        return self.log.high_watermark != before
+
+    def propose_isr_expansion(self, broker_id: int) -> IsrChange | None:
+        """Propose to the controller that a follower joins the ISR, if it may."""
+        leader = self.leader_state
+        isr = None if leader is None else leader.maybe_expand_isr(broker_id, self.log.high_watermark)
+        return None if leader is None or isr is None else leader.propose_isr(isr)
+
+    def propose_isr_shrink(self) -> IsrChange | None:
+        """Propose to the controller that lagging followers leave the ISR, if there are any."""
+        leader = self.leader_state
+        isr = None if leader is None else leader.maybe_shrink_isr(self.log.log_end_offset)
+        return None if leader is None or isr is None else leader.propose_isr(isr)
+
+    def complete_isr_change(self, change: IsrChange, result: IsrChangeResult) -> IsrChangeOutcome:
+        """Apply the controller's response to a proposal, which may belong to an earlier leadership."""
+        leader = self.leader_state
+        if leader is None:
+            return IsrChangeOutcome.IGNORED
+        outcome = leader.complete_isr_change(change, result)
+        self.partition_epoch = leader.partition_epoch
+        return outcome
+
+    def low_watermark(self) -> int:
+        """Return the smallest log start offset of all live replicas."""
+        leader = self.leader_state
+        if leader is None:
+            raise BrokerError(self._not_leader_error())
+        return leader.low_watermark(self.log.log_start_offset)
 
     # Writing.
 
@@ -177,14 +281,14 @@ class Partition:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if self.log.is_flush_due:
             self.is_flush_pending = True
-        self._advance_high_watermark(now_ms)
+        self._advance_high_watermark()
         return appended
 
     def append_validated(self, validated: ValidatedRecords, acks: int, now_ms: int) -> LogAppendInfo:
         """Append records that are already validated; otherwise like ``append``."""
         self._check_before_append(acks)
         log, epoch = self.log, self.leader_epoch
-        return self._append_checked(lambda: log.append_validated(validated, epoch, now_ms), now_ms)
+        return self._append_checked(lambda: log.append_validated(validated, epoch, now_ms))
 
     def append_end_marker(
         self, marker: EndTransactionMarker, producer_id: int, producer_epoch: int, now_ms: int
@@ -195,58 +299,62 @@ class Partition:
         """
         log, epoch = self.log, self.leader_epoch
         return self._append_acks_all(
-            lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms), now_ms
+            lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms)
         )
 
     def append_as_coordinator(self, batch: bytearray, now_ms: int) -> LogAppendInfo:
         """Append a batch of a coordinator on this broker, with acks=all. For flushes see ``append``."""
         log, epoch = self.log, self.leader_epoch
         return self._append_acks_all(
-            lambda: log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.COORDINATOR), now_ms
+            lambda: log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         )
 
-    def _append_acks_all(self, append: Callable[[], LogAppendInfo], now_ms: int) -> LogAppendInfo:
+    def _append_acks_all(self, append: Callable[[], LogAppendInfo]) -> LogAppendInfo:
         self._check_before_append(ACKS_ALL)
-        return self._append_checked(append, now_ms)
+        return self._append_checked(append)
 
-    def _append_checked(self, append: Callable[[], LogAppendInfo], now_ms: int) -> LogAppendInfo:
+    def _append_checked(self, append: Callable[[], LogAppendInfo]) -> LogAppendInfo:
         try:
             appended = append()
         except StorageError as error:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if self.log.is_flush_due:
             self.is_flush_pending = True
-        self._advance_high_watermark(now_ms)
+        self._advance_high_watermark()
         return appended
 
     def _check_before_append(self, acks: int) -> None:
-        isr_state = self._isr_state
-        if isr_state is None:
+        leader = self.leader_state
+        if leader is None:
             raise BrokerError(self._not_leader_error())
         if acks == ACKS_ALL:
-            ack_rules.check_before_append(acks, len(isr_state.isr), isr_state.replica_count, self.min_isr)
+            ack_rules.check_before_append(acks, len(leader.isr), leader.replica_count, self.min_isr)
 
-    def on_flushed(self, now_ms: int) -> None:
+    def on_flushed(self) -> None:
         """Advance the high watermark after a flush, to records that waited for it."""
         self.is_flush_pending = self.is_flush_pending and self.log.is_flush_due
-        if self._isr_state is not None:
-            self._advance_high_watermark(now_ms)
+        self.advance_high_watermark()
 
-    def check_enough_replicas_reach_offset(self, required_offset: int, leader_epoch: int) -> ErrorCode | None:
-        """Return the error code of an append in this epoch; None while its records are not committed."""
-        isr_state = self._isr_state
-        if isr_state is None or leader_epoch != self.leader_epoch:
+    def check_enough_replicas_reach_offset(
+        self, required_offset: int, appended_by: Leader | None
+    ) -> ErrorCode | None:
+        """Return the error code of an append by this leader; None while its records are not committed.
+
+        A later epoch of the same leader continues its log. After another leader the records may be gone.
+        """
+        leader = self.leader_state
+        if leader is None or leader is not appended_by:
             return self._not_leader_error()
         return ack_rules.error_after_append(
             required_offset,
             self.log.high_watermark,
-            len(isr_state.maximal_isr),
-            isr_state.replica_count,
+            len(leader.maximal_isr),
+            leader.replica_count,
             self.min_isr,
         )
 
-    def delete_records_on_leader(self, offset: int) -> int:
-        """Advance the log start offset, and return it."""
+    def delete_records_on_leader(self, offset: int) -> DeletedRecords:
+        """Advance the log start offset. Followers learn of it from their next fetch response."""
         self._require_leader(NO_LEADER_EPOCH)
         if "delete" not in self.log.config.cleanup_policy:
             raise BrokerError(
@@ -257,7 +365,7 @@ class Partition:
         if offset < 0:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset must be >= 0, got {offset}")
         self.log.advance_log_start_offset(offset)
-        return self.log.log_start_offset
+        return DeletedRecords(offset, self.low_watermark())
 
     # Reading.
 
@@ -269,12 +377,17 @@ class Partition:
         isolation: int,
         replica_id: int,
         may_block: bool = True,
+        only_leader: bool = True,
     ) -> FetchPartitionData:
         """Read batches from the fetch offset on, up to the end that this reader may see.
 
-        Raises ``WouldBlock`` instead of waiting for the disk unless ``may_block``; ``page_in`` resolves it.
+        A consumer may read a follower (KIP-392) unless ``only_leader``. Raises ``WouldBlock`` instead of
+        waiting for the disk unless ``may_block``; ``page_in`` resolves it.
         """
-        self._require_leader(request.current_leader_epoch)
+        if request.current_leader_epoch != self.leader_epoch:
+            self._check_epoch(request.current_leader_epoch)
+        if not self.is_leader and (only_leader or self.follower_state is None):
+            raise BrokerError(self._not_leader_error())
         log = self.log
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
@@ -308,6 +421,14 @@ class Partition:
             result.aborted = [(txn.producer_id, txn.first_offset) for txn in aborted]
         return result
 
+    def read_offsets(self, request: FetchPartition) -> FetchPartitionData:
+        """Return a result without records, for a consumer that is sent to another replica."""
+        self._check_epoch(request.current_leader_epoch)
+        log = self.log
+        return FetchPartitionData(
+            request, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset
+        )
+
     async def page_in(self, request: FetchPartition, would_block: WouldBlock) -> None:
         """Load into the page cache what a read would have waited for."""
         await page_in.load(self.log.segments, request.fetch_offset, would_block)
@@ -316,13 +437,15 @@ class Partition:
         """Run a read of this partition's files off the event loop."""
         return self.log.segments[0].context.files.offload_read(work)
 
-    def has_changed_since(self, result: FetchPartitionData) -> bool:
+    def has_changed_since(self, result: FetchPartitionData, replica_id: int = CONSUMER_REPLICA_ID) -> bool:
         """Return whether reading again could give a different result."""
         return (
             self.log.high_watermark != result.high_watermark
             or self.log.last_stable_offset != result.last_stable_offset
             or self.log.log_start_offset != result.log_start_offset
             or not self.is_leader
+            or (replica_id >= 0 and self.log.log_end_offset != result.log_end_offset)
+            or result.request.current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch)
         )
 
     def _diverging_epoch(self, request: FetchPartition) -> tuple[int, int] | None:
@@ -331,6 +454,11 @@ class Partition:
         if epoch == NO_LEADER_EPOCH and end_offset == UNKNOWN_OFFSET:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"no leader epoch <= {request.last_fetched_epoch} is known"
+            )
+        if request.fetch_offset < self.log.log_start_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset must be >= {self.log.log_start_offset}, got {request.fetch_offset}",
             )
         if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
             return epoch, end_offset
@@ -345,6 +473,7 @@ class Partition:
         self._require_readable(current_leader_epoch, replica_id)
         log = self.log
         if timestamp == LATEST_TIMESTAMP:
+            self._check_offsets_available(replica_id)
             return TimestampAndOffset(-1, self._end_offset_for(isolation, replica_id), self.leader_epoch)
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return TimestampAndOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
@@ -365,6 +494,7 @@ class Partition:
             ) from error
         self._require_readable(current_leader_epoch, replica_id)
         if match is None or match.offset >= self._end_offset_for(isolation, replica_id):
+            self._check_offsets_available(replica_id)
             return NOT_FOUND
         return TimestampAndOffset(*match)
 
@@ -390,6 +520,22 @@ class Partition:
         self._require_leader(current_leader_epoch)
         return self.log.end_offset_for_epoch(leader_epoch)
 
+    def _check_offsets_available(self, replica_id: int) -> None:
+        """Raise OFFSET_NOT_AVAILABLE to a consumer until the high watermark has reached the leader's epoch.
+
+        Until then the end offset could be smaller than one that an earlier leader has returned.
+        """
+        leader, high_watermark = self.leader_state, self.log.high_watermark
+        if (
+            replica_id == CONSUMER_REPLICA_ID
+            and leader is not None
+            and leader.leader_epoch_start_offset > high_watermark
+        ):
+            raise BrokerError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"high watermark must be >= {leader.leader_epoch_start_offset}, got {high_watermark}",
+            )
+
     def _end_offset_for(self, isolation: int, replica_id: int) -> int:
         if replica_id != CONSUMER_REPLICA_ID:
             return self.log.log_end_offset
@@ -413,7 +559,7 @@ class Partition:
 
     def _require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """Reject a fetch of a broker that is not an assigned follower."""
-        if self._isr_state is None or self._isr_state.replica(replica_id) is None:
+        if self.leader_state is None or self.leader_state.replica(replica_id) is None:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if current_leader_epoch == NO_LEADER_EPOCH

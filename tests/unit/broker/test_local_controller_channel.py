@@ -1,11 +1,14 @@
-"""LeaderAndIsr, UpdateMetadata and StopReplica on the local broker."""
+"""LeaderAndIsr, UpdateMetadata and StopReplica of the embedded controller, on the local broker."""
+
+from __future__ import annotations
 
 import asyncio
-
-import pytest
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from odradek.broker.local_controller_channel import LocalControllerChannel
-from odradek.cluster.metadata_cache import MetadataCache
+from odradek.broker.metadata_observer import observe_metadata
+from odradek.broker.timer_driver import TimerDriver
+from odradek.cluster.metadata_cache import BrokerEndpoint, MetadataCache
 from odradek.controller.actions import (
     PartitionStateUpdate,
     SendLeaderAndIsr,
@@ -13,163 +16,189 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
 )
 from odradek.controller.controller_context import LiveBroker
+from odradek.log.log_config import LogConfig
+from odradek.log.log_directory import LogDirectory
+from odradek.log.log_manager import LogManager
+from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
-from odradek.replication.partition import LeaderAndIsr
+from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.testing.clock import VirtualClock, run_virtually
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.files import MemoryFileSystem
+from odradek.testing.workers import InlineWorkers
 
 ONE, OTHER = b"1" * 16, b"2" * 16
+ORDERS = TopicPartition("orders", 0)
 
 
-class Stubs:
-    """Stub of replica manager and admin manager that records its calls."""
+class AdminRecorder:
+    """Records what an admin manager would be told."""
 
-    def __init__(self):
-        self.received_states, self.removed, self.changes, self.forgotten = {}, [], [], []
-        self.sizes = []
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+        self.forgotten: list[str] = []
 
-    def __len__(self):
-        return len(self.received_states) - len(self.removed)
-
-    async def become_leader_or_follower(self, states, new):
-        self.received_states.update(states)
-        self.new = new
-        return [partition for partition in states if partition.topic == "broken"]
-
-    def stop_replicas(self, partitions):
-        self.removed += partitions
-        return list(partitions)
-
-    def on_topic_changed(self, topic):
+    def on_topic_changed(self, topic: str) -> None:
         self.changes.append(topic)
 
-    def put_topic_overrides(self, topic, overrides):
+    def put_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         assert overrides == {}
         self.forgotten.append(topic)
 
 
-@pytest.fixture
-def stubs():
-    return Stubs()
+class ChannelFixture:
+    """Channel to broker 1, with a replica manager on files in memory."""
+
+    def __init__(self) -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        files = MemoryFileSystem(clock.wall_ms)
+        timer_driver = TimerDriver(clock)
+        self.directories = [LogDirectory.open(files, path, SeededEntropy()) for path in ("/a", "/b")]
+        self.cache = MetadataCache()
+        self.replicas = ReplicaManager(
+            1,
+            LogManager(self.directories),
+            self.cache,
+            lambda topic: (LogConfig(), 1),
+            clock,
+            timer_driver.wheel,
+            timer_driver.arm,
+            lambda: 10_000,
+            InlineWorkers(),
+        )
+        self.admin = AdminRecorder()
+        self.deleted: list[TopicPartition] = []
+        self.sizes: list[int] = []
+        observe_metadata(self.replicas, self.admin, self.deleted.extend, self.sizes.append)  # type: ignore[arg-type]
+        self.channel = LocalControllerChannel(1, self.cache, self.replicas)
+
+    async def open(self) -> None:
+        for directory in self.directories:
+            await directory.load(lambda topic: LogConfig(), 0)
+
+    async def update(
+        self,
+        states: Mapping[TopicPartition, PartitionStateUpdate],
+        brokers: Iterable[int] = (1,),
+        deleted: Iterable[str] = (),
+    ) -> None:
+        live = {number: live_broker(number) for number in brokers}
+        await self.channel.update_metadata(SendUpdateMetadata([1], 1, live, states, frozenset(deleted)))
 
 
-@pytest.fixture
-def metadata_cache():
-    return MetadataCache()
+def run_scenario(scenario: Callable[[ChannelFixture], Awaitable[None]]) -> None:
+    async def main() -> None:
+        fixture = ChannelFixture()
+        await fixture.open()
+        await scenario(fixture)
+
+    run_virtually(main)
 
 
-@pytest.fixture
-def channel(stubs, metadata_cache):
-    return LocalControllerChannel(1, metadata_cache, stubs, stubs, on_resized=stubs.sizes.append)
-
-
-def partition_state(topic_id=ONE, leader=1, leader_epoch=0, replicas=(1,)):
+def partition_state(
+    topic_id: bytes = ONE, leader: int = 1, leader_epoch: int = 0, replicas: tuple[int, ...] = (1,)
+) -> PartitionStateUpdate:
     return PartitionStateUpdate(topic_id, leader, leader_epoch, replicas, replicas, 0)
 
 
-def live_broker(broker_epoch=5):
-    return LiveBroker(
-        BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "host", 9092),), 0), broker_epoch
+def live_broker(number: int) -> LiveBroker:
+    endpoints = (
+        RegisteredEndpoint("INNER", "PLAINTEXT", f"host{number}", 9092),
+        RegisteredEndpoint("OUTER", "SASL_SSL", f"host{number}", 9093),
     )
+    return LiveBroker(BrokerRegistration(endpoints, 0, f"rack{number}"), 5)
 
 
-def metadata_update(states, brokers=(1,), deleted=()):
-    return SendUpdateMetadata(
-        [1], 1, {number: live_broker() for number in brokers}, states, frozenset(deleted)
-    )
+def test_leader_and_isr_makes_leaders() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        states = {ORDERS: partition_state(leader_epoch=4)}
+        assert await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 3, states)) == []
+        partition = fixture.replicas.get_leader_partition(*ORDERS)
+        assert (partition.leader_epoch, partition.topic_id) == (4, ONE)
+        assert fixture.replicas.controller_epoch == 3
+
+    run_scenario(scenario)
 
 
-def send_all(channel, *messages):
-    async def main():
-        for message in messages:
-            await channel.update_metadata(message)
+def test_offline_partitions_are_returned_and_new_ones_created() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        fixture.directories[1].fail(StorageError("the disk is gone"))
+        new, old = TopicPartition("orders", 0), TopicPartition("broken", 0)
+        states = {new: partition_state()._replace(is_new=True), old: partition_state(OTHER)}
+        assert await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states)) == [old]
+        assert [partition.topic_partition for partition in fixture.replicas] == [new]
 
-    asyncio.run(main())
-
-
-def test_leader_and_isr_partition_states_become_leaderships(channel, stubs):
-    partition = TopicPartition("orders", 0)
-    asyncio.run(channel.leader_and_isr(SendLeaderAndIsr(1, 1, {partition: partition_state(leader_epoch=4)})))
-    assert stubs.received_states == {partition: (ONE, LeaderAndIsr(1, 4, (1,), (1,), 0))}
-    assert stubs.new == set()
+    run_scenario(scenario)
 
 
-def test_offline_and_new_partitions_are_passed_on(channel, stubs, metadata_cache):
-    new, broken = TopicPartition("orders", 0), TopicPartition("broken", 0)
-    states = {new: partition_state()._replace(is_new=True), broken: partition_state(OTHER)}
-    assert asyncio.run(channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))) == [broken]
-    assert stubs.new == {new}
-    send_all(
-        channel,
-        metadata_update(
-            {broken: partition_state(OTHER, replicas=(1, 2, 3))._replace(offline_replicas=(1,))},
-            brokers=(1, 2),
-        ),
-    )
-    shown = metadata_cache.partition("broken", 0)
-    assert shown is not None
-    assert shown.offline_replicas == (1, 3), "a failed disk, and a dead broker"
+def test_stop_replica_returns_the_removed_partitions() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("ghost", 0))
+        states = {partition: partition_state(leader_epoch=7) for partition in partitions[:2]}
+        await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
+        assert await fixture.channel.stop_replica(SendStopReplica(1, 1, partitions)) == list(partitions)
+        assert len(fixture.replicas) == 0
+        assert not any(directory.log_count for directory in fixture.directories)
+
+    run_scenario(scenario)
 
 
-def test_stop_replica_returns_the_removed_partitions(channel, stubs):
-    partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1))
-    assert asyncio.run(channel.stop_replica(SendStopReplica(1, 1, partitions))) == list(partitions)
+def test_update_replaces_brokers_and_adds_topics() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        states = {TopicPartition("orders", number): partition_state(replicas=(1, 2, 3)) for number in (1, 0)}
+        states[ORDERS] = states[ORDERS]._replace(offline_replicas=(1,))
+        await fixture.update(states, (1, 2))
+        cache = fixture.cache
+        topic = cache.topic("orders")
+        assert topic is not None
+        assert (list(topic.partitions), topic.topic_id) == ([0, 1], ONE)
+        offline = [partition.offline_replicas for partition in topic.partitions.values()]
+        assert offline == [(1, 3), (3,)], "a failed disk, and a dead broker"
+        assert cache.controller_id == 1
+        assert cache.brokers[2].endpoints["OUTER"] == BrokerEndpoint("host2", 9093, "SASL_SSL")
+        assert cache.brokers[2].rack == "rack2"
+        assert fixture.admin.changes == ["orders"]
+        await fixture.update({}, (1, 3))
+        assert set(cache.brokers) == {1, 3}
+        assert fixture.admin.changes == ["orders"]
+
+    run_scenario(scenario)
 
 
-def test_topic_update_changes_the_metadata_cache_and_completes_waiting_requests(
-    channel, stubs, metadata_cache
-):
-    send_all(channel, metadata_update({TopicPartition("orders", n): partition_state() for n in (1, 0)}))
-    assert list(metadata_cache.topic("orders").partitions) == [0, 1]
-    assert metadata_cache.topic("orders").topic_id == ONE
-    assert metadata_cache.controller_id == 1
-    assert metadata_cache.brokers[1].broker_epoch == 5
-    assert stubs.changes == ["orders"]
+def test_deleted_topic_is_forgotten() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        partitions = [TopicPartition("orders", number) for number in (0, 1)]
+        await fixture.update({partition: partition_state() for partition in partitions})
+        await fixture.update({}, deleted=["orders", "ghost"])
+        assert fixture.cache.topic("orders") is None
+        assert fixture.admin.forgotten == ["orders"]
+        assert fixture.admin.changes == ["orders", "orders"]
+        assert fixture.deleted == partitions
+
+    run_scenario(scenario)
 
 
-def test_partition_update_keeps_the_other_partitions(channel, metadata_cache):
-    first = metadata_update({TopicPartition("orders", n): partition_state() for n in (0, 1)})
-    send_all(channel, first, metadata_update({TopicPartition("orders", 1): partition_state(leader_epoch=7)}))
-    epochs = [partition.leader_epoch for partition in metadata_cache.topic("orders").partitions.values()]
-    assert epochs == [0, 7]
+def test_topic_deleted_and_recreated_in_one_update_is_the_new_one() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        await fixture.update({TopicPartition("orders", number): partition_state() for number in (0, 1)})
+        await fixture.update({ORDERS: partition_state(OTHER)}, deleted=["orders"])
+        topic = fixture.cache.topic("orders")
+        assert topic is not None
+        assert (topic.topic_id, list(topic.partitions)) == (OTHER, [0])
+        assert fixture.deleted == [TopicPartition("orders", 1)]
+
+    run_scenario(scenario)
 
 
-def test_topic_with_another_id_replaces_the_old_topic(channel, metadata_cache):
-    first = metadata_update({TopicPartition("orders", n): partition_state() for n in (0, 1)})
-    send_all(channel, first, metadata_update({TopicPartition("orders", 0): partition_state(OTHER)}))
-    assert list(metadata_cache.topic("orders").partitions) == [0]
-    assert metadata_cache.name_of(ONE) is None
-    assert metadata_cache.name_of(OTHER) == "orders"
+def test_partition_count_is_reported_when_topics_change() -> None:
+    async def scenario(fixture: ChannelFixture) -> None:
+        states = {TopicPartition("orders", number): partition_state() for number in (0, 1)}
+        await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
+        await fixture.update(states)
+        await fixture.update({})
+        await fixture.channel.stop_replica(SendStopReplica(1, 1, tuple(states)))
+        await fixture.update({}, deleted=["orders"])
+        assert fixture.sizes == [2, 0]
 
-
-def test_deleted_topic_leaves_metadata_cache_and_overrides(channel, stubs, metadata_cache):
-    send_all(
-        channel,
-        metadata_update({TopicPartition("orders", 0): partition_state()}),
-        metadata_update({}, deleted=["orders"]),
-    )
-    assert metadata_cache.topic("orders") is None
-    assert stubs.forgotten == ["orders"]
-    assert stubs.changes == ["orders", "orders"]
-
-
-def test_broker_update_adds_and_removes_brokers(channel, metadata_cache):
-    send_all(channel, metadata_update({}, brokers=(1, 2)), metadata_update({}, brokers=(1, 3)))
-    assert set(metadata_cache.brokers) == {1, 3}
-
-
-def test_replicas_on_dead_brokers_are_offline(channel, metadata_cache):
-    send_all(
-        channel,
-        metadata_update({TopicPartition("orders", 0): partition_state(replicas=(1, 2, 3))}, brokers=(1, 3)),
-    )
-    assert metadata_cache.partition("orders", 0).offline_replicas == (2,)
-
-
-def test_partition_count_is_reported_when_topics_change(channel, stubs):
-    a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    stubs.received_states = {a: None, b: None}
-    send_all(channel, metadata_update({a: partition_state(), b: partition_state()}))
-    send_all(channel, metadata_update({}))
-    stubs.removed = [a, b]
-    send_all(channel, metadata_update({}, deleted=["t"]))
-    assert stubs.sizes == [2, 0]
+    run_scenario(scenario)

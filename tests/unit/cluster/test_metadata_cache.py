@@ -32,7 +32,7 @@ def make_cache() -> MetadataCache:
     cache.apply(
         MetadataUpdate(
             brokers={
-                2: BrokerMetadata(2, {"PLAIN": BrokerEndpoint("b", 9092)}, "r2", 20),
+                2: BrokerMetadata(2, {"PLAIN": BrokerEndpoint("b", 9092)}, "r2"),
                 1: BrokerMetadata(
                     1, {"PLAIN": BrokerEndpoint("a", 9092), "TLS": BrokerEndpoint("a", 9093, "SSL")}
                 ),

@@ -25,13 +25,23 @@ from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TopicPartition
-from odradek.replication.partition import LeaderAndIsr, Partition
+from odradek.replication.leader import IsrChangeResult
+from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.workers import InlineWorkers
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 
 TOPIC = "__counters"
 TOPIC_ID = b"c" * 16
@@ -163,8 +173,17 @@ class RuntimeFixture:
         """Set leader and ISR; broker 2 is a replica if it is in the ISR."""
         isr = isr or (BROKER_ID,)
         replicas = (BROKER_ID, FOLLOWER_ID) if FOLLOWER_ID in isr else isr
-        leader_and_isr = LeaderAndIsr(leader, epoch, isr, replicas, epoch)
-        await self.replicas.become_leader_or_follower({TopicPartition(TOPIC, 0): (TOPIC_ID, leader_and_isr)})
+        state = LeaderAndIsrPartitionState(
+            leader=leader,
+            leader_epoch=epoch,
+            isr=list(isr),
+            partition_epoch=epoch,
+            replicas=list(replicas),
+        )
+        topic_state = LeaderAndIsrTopicState(TOPIC, TOPIC_ID, [state])
+        await self.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic_state])
+        )
         partition = self.replicas.get_partition(TOPIC, 0)
         assert partition is not None
         self.partition = partition
@@ -189,20 +208,22 @@ class RuntimeFixture:
 
     def fetch_as_follower(self, offset: int) -> None:
         """Move the follower's log end offset."""
-        isr_state = self.partition._isr_state
-        assert isr_state is not None
-        replica = isr_state.replica(FOLLOWER_ID)
-        assert replica is not None
-        now_ms = self.clock.monotonic_ms()
-        replica.update_fetch_state(offset, 0, self.partition.log.log_end_offset, now_ms)
-        self.partition._advance_high_watermark(now_ms)
-        self.replicas.complete_delayed_requests(self.partition)
+        self.replicas.record_follower_fetch(self.partition, FOLLOWER_ID, offset, 0)
 
     def shrink_isr(self) -> None:
         """Remove the follower from the ISR."""
-        isr_state = self.partition._isr_state
-        assert isr_state is not None
-        isr_state.commit_isr((BROKER_ID,))
+        partition, isr = self.partition, (BROKER_ID,)
+        assert partition.leader_state is not None
+        change = partition.leader_state.propose_isr(isr)
+        partition.complete_isr_change(
+            change,
+            IsrChangeResult(ErrorCode.NONE, isr, partition.leader_epoch, partition.partition_epoch + 1),
+        )
+
+    async def stop_replica(self) -> None:
+        """Stop the replica and delete its log."""
+        state = StopReplicaTopicState(TOPIC, [StopReplicaPartitionState(0, -2, True)])
+        await self.replicas.stop_replicas(StopReplicaRequest(controller_epoch=1, topic_states=[state]))
 
     async def reload(self) -> Counter:
         """Load the partition in another runtime and return its shard."""

@@ -100,10 +100,8 @@ def test_append_fails_but_is_replayed_if_the_isr_shrinks_after_it() -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         counter = await fixture.serve(1, FOLLOWER_ID)
         responses = fixture.submit("set", b"a", 1)
-        isr_state = fixture.partition._isr_state
-        assert isr_state is not None
-        isr_state.replica(FOLLOWER_ID).update_fetch_state(1, 0, 1, fixture.clock.monotonic_ms())  # type: ignore[union-attr]
-        fixture.partition._advance_high_watermark(fixture.clock.monotonic_ms())
+        fixture.partition.record_follower_fetch(FOLLOWER_ID, 1, 0)
+        fixture.partition.advance_high_watermark()
         fixture.shrink_isr()
         fixture.replicas.complete_delayed_requests(fixture.partition)
         assert responses == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
@@ -371,7 +369,7 @@ def test_recreated_partition_gets_a_new_shard() -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         old = await fixture.serve()
         fixture.submit("set", b"a", 1)
-        fixture.replicas.stop_replicas([fixture.partition.topic_partition])
+        await fixture.stop_replica()
         fixture.runtime.load(await fixture.become_leader_or_follower())
         await fixture.wait_until_loaded()
         new = fixture.runtime.shard(0)

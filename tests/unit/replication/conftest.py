@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,14 +18,26 @@ from odradek.cluster.metadata_cache import (
 from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
-from odradek.replication.partition import LeaderAndIsr, Partition
+from odradek.replication.leader import IsrChangeResult
+from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.workers import InlineWorkers
 from odradek.timers.timing_wheel import TimingWheel
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 
 BROKER_ID = 1
 TOPIC_ID = b"t" * 16
@@ -57,8 +69,30 @@ def make_leader_and_isr(
     isr: tuple[int, ...] = (BROKER_ID,),
     replicas: tuple[int, ...] | None = None,
     partition_epoch: int = 0,
-) -> LeaderAndIsr:
-    return LeaderAndIsr(leader, leader_epoch, isr, isr if replicas is None else replicas, partition_epoch)
+    is_new: bool = False,
+) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=list(isr),
+        partition_epoch=partition_epoch,
+        replicas=list(isr if replicas is None else replicas),
+        is_new=is_new,
+    )
+
+
+def make_request(
+    states: Mapping[tuple[str, int], LeaderAndIsrPartitionState],
+    topic_id: bytes = TOPIC_ID,
+    controller_epoch: int = 1,
+) -> LeaderAndIsrRequest:
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    for (topic, number), state in states.items():
+        state.partition_index = number
+        topics.setdefault(topic, LeaderAndIsrTopicState(topic, topic_id, [])).partition_states.append(state)
+    return LeaderAndIsrRequest(
+        controller_id=2, controller_epoch=controller_epoch, topic_states=list(topics.values())
+    )
 
 
 class ReplicationFixture:
@@ -96,15 +130,52 @@ class ReplicationFixture:
             InlineWorkers(),
         )
 
+    async def send_leader_and_isr(
+        self,
+        states: Mapping[tuple[str, int], LeaderAndIsrPartitionState],
+        topic_id: bytes = TOPIC_ID,
+        controller_epoch: int = 1,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Send a LeaderAndIsr request; return the errors of the partitions."""
+        request = make_request(states, topic_id, controller_epoch)
+        result = await self.replicas.become_leader_or_follower(request)
+        assert result.error == ErrorCode.NONE
+        return result.partition_errors
+
     async def make_leader_or_follower(
-        self, leader_and_isr: LeaderAndIsr, topic: str = "orders", number: int = 0, topic_id: bytes = TOPIC_ID
+        self,
+        leader_and_isr: LeaderAndIsrPartitionState,
+        topic: str = "orders",
+        number: int = 0,
+        topic_id: bytes = TOPIC_ID,
     ) -> Partition:
-        await self.replicas.become_leader_or_follower(
-            {TopicPartition(topic, number): (topic_id, leader_and_isr)}
-        )
+        await self.send_leader_and_isr({(topic, number): leader_and_isr}, topic_id)
         partition = self.replicas.get_partition(topic, number)
         assert partition is not None
         return partition
+
+    async def stop_replicas(
+        self, *partitions: tuple[str, int], leader_epoch: int = -2, delete: bool = True
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Send a StopReplica request; return the errors of the partitions."""
+        request = StopReplicaRequest(
+            controller_epoch=1,
+            topic_states=[
+                StopReplicaTopicState(topic, [StopReplicaPartitionState(number, leader_epoch, delete)])
+                for topic, number in partitions
+            ],
+        )
+        result = await self.replicas.stop_replicas(request)
+        assert result.error == ErrorCode.NONE
+        return result.partition_errors
+
+    def change_isr(self, partition: Partition, *isr: int) -> None:
+        """Change the ISR as the controller's response to a proposal does."""
+        leader = partition.leader_state
+        assert leader is not None
+        change = leader.propose_isr(isr)
+        result = IsrChangeResult(ErrorCode.NONE, isr, partition.leader_epoch, partition.partition_epoch + 1)
+        self.replicas._on_isr_change_result(partition, change, result)
 
     def add_topic(self, topic: str, *partitions: PartitionMetadata) -> None:
         """Add a topic to the metadata cache."""
@@ -115,12 +186,8 @@ class ReplicationFixture:
 
     def fetch_as_follower(self, partition: Partition, broker_id: int, offset: int) -> None:
         """Record a follower's fetch at an offset."""
-        isr_state = partition._isr_state
-        assert isr_state is not None
-        replica = isr_state.replica(broker_id)
-        assert replica is not None
-        replica.update_fetch_state(offset, 0, partition.log.log_end_offset, self.clock.now_ms)
-        partition._advance_high_watermark(self.clock.now_ms)
+        partition.record_follower_fetch(broker_id, offset, 0)
+        partition.advance_high_watermark()
 
     def advance_time(self, by_ms: int) -> None:
         self.clock.now_ms += by_ms
@@ -150,7 +217,7 @@ def run_scenario() -> Callable[[Callable[[ReplicationFixture], Any]], None]:
 
 
 @pytest.fixture(scope="session")
-def leader_and_isr() -> Callable[..., LeaderAndIsr]:
+def leader_and_isr() -> Callable[..., LeaderAndIsrPartitionState]:
     return make_leader_and_isr
 
 

@@ -2,7 +2,6 @@
 
 from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import ACKS_ALL
 from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.wire.messages.produce import PartitionProduceResponse
@@ -105,7 +104,7 @@ def test_delayed_produce_fails_when_partition_is_removed(run_scenario, leader_an
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
-        fixture.replicas.stop_replicas([TopicPartition("orders", 0)])
+        await fixture.stop_replicas(("orders", 0))
         assert (produce.completions, produce.codes) == (1, [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
     run_scenario(scenario)
@@ -117,7 +116,7 @@ def test_delayed_produce_completes_when_isr_shrinks(run_scenario, leader_and_isr
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
         fixture.advance_time(20_000)
         late = PendingProduce(fixture, partition, make_batch=make_batch, timeout_ms=60_000)
-        await fixture.make_leader_or_follower(leader_and_isr(isr=(1,), replicas=(1, 2), partition_epoch=1))
+        fixture.change_isr(partition, 1)
         assert produce.codes == [ErrorCode.REQUEST_TIMED_OUT]
         assert (late.completions, late.codes) == (1, [0]), "committed by the remaining ISR member"
 
@@ -131,7 +130,7 @@ def test_commit_below_min_isr_fails_after_append(run_scenario, leader_and_isr, m
         produce = PendingProduce(fixture, partition, make_batch=make_batch)
         fixture.fetch_as_follower(partition, 2, 1)
         fixture.fetch_as_follower(partition, 3, 1)
-        partition._isr_state.commit_isr((1,))
+        fixture.change_isr(partition, 1)
         fixture.replicas.complete_delayed_requests(partition)
         assert (produce.completions, produce.codes) == (1, [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 

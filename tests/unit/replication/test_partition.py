@@ -52,7 +52,7 @@ def test_single_replica_leader_commits_its_appends(run_scenario, leader_and_isr,
         appended = append(partition, make_batch(b"a", b"b"), acks=ACKS_ALL)
         assert (appended.first_offset, appended.last_offset) == (0, 1)
         assert partition.log.high_watermark == 2
-        assert partition.check_enough_replicas_reach_offset(2, 0) == ErrorCode.NONE
+        assert partition.check_enough_replicas_reach_offset(2, partition.leader_state) == ErrorCode.NONE
 
     run_scenario(scenario)
 
@@ -182,28 +182,31 @@ def test_isr_shrink_after_append_is_reported(run_scenario, leader_and_isr, make_
         fixture.config["orders"] = (LogConfig(), 2)
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"x"), acks=ACKS_ALL)
-        assert partition.check_enough_replicas_reach_offset(1, 0) is None
+        leader = partition.leader_state
+        assert partition.check_enough_replicas_reach_offset(1, leader) is None
         fixture.fetch_as_follower(partition, 2, 1)
-        assert partition.check_enough_replicas_reach_offset(1, 0) == ErrorCode.NONE
-        await fixture.make_leader_or_follower(leader_and_isr(isr=(1,), replicas=(1, 2), partition_epoch=1))
-        assert (
-            partition.check_enough_replicas_reach_offset(1, 0) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        )
+        assert partition.check_enough_replicas_reach_offset(1, leader) == ErrorCode.NONE
+        fixture.change_isr(partition, 1)
+        code = partition.check_enough_replicas_reach_offset(1, leader)
+        assert code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     run_scenario(scenario)
 
 
-def test_append_of_another_leader_epoch_is_not_acknowledged(run_scenario, leader_and_isr, make_batch):
+def test_append_of_an_earlier_leadership_is_not_acknowledged(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"x"), acks=ACKS_ALL)
+        leader = partition.leader_state
         await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=1, isr=(1, 2), partition_epoch=1))
-        assert partition.check_enough_replicas_reach_offset(1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.check_enough_replicas_reach_offset(1, 1) is None
+        assert partition.check_enough_replicas_reach_offset(1, leader) is None, "the same leader goes on"
         await fixture.make_leader_or_follower(
             leader_and_isr(leader=2, leader_epoch=2, isr=(1, 2), partition_epoch=2)
         )
-        assert partition.check_enough_replicas_reach_offset(1, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        expected = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.check_enough_replicas_reach_offset(1, leader) == expected
+        await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=3, isr=(1, 2), partition_epoch=3))
+        assert partition.check_enough_replicas_reach_offset(1, leader) == expected, "another led in between"
 
     run_scenario(scenario)
 
@@ -340,11 +343,13 @@ def test_delete_records_up_to_high_watermark(run_scenario, leader_and_isr, make_
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"a"), make_batch(b"b"), make_batch(b"c"))
         fixture.fetch_as_follower(partition, 2, 2)
-        assert partition.delete_records_on_leader(1) == 1
-        assert partition.delete_records_on_leader(0) == 1, "the log start offset does not decrease"
+        assert partition.delete_records_on_leader(1) == (1, 0)
+        assert partition.delete_records_on_leader(0) == (0, 0)
+        assert partition.log.log_start_offset == 1, "the log start offset does not decrease"
         assert error_code(partition.delete_records_on_leader, 3) == ErrorCode.OFFSET_OUT_OF_RANGE
         assert error_code(partition.delete_records_on_leader, -2) == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert partition.delete_records_on_leader(-1) == 2
+        assert partition.delete_records_on_leader(-1) == (2, 0), "the follower has not deleted anything"
+        assert partition.log.log_start_offset == 2
         assert error_code(read, partition, 1) == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run_scenario(scenario)
@@ -357,7 +362,7 @@ def test_delete_records_requires_delete_cleanup_policy(run_scenario, leader_and_
         assert error_code(partition.delete_records_on_leader, 0) == ErrorCode.POLICY_VIOLATION
         fixture.config["orders"] = (LogConfig(cleanup_policy=("compact", "delete")), 1)
         fixture.replicas.reconfigure(["orders"])
-        assert partition.delete_records_on_leader(0) == 0
+        assert partition.delete_records_on_leader(0) == (0, 0)
 
     run_scenario(scenario)
 

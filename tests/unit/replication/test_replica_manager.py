@@ -16,7 +16,7 @@ from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
 from odradek.replication.delayed_fetch import DelayedFetch
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID
-from odradek.replication.replica_manager import ReplicaManager, _RetryableLog
+from odradek.replication.partition_logs import PartitionLogs, RetryableLog
 from odradek.testing.entropy import SeededEntropy
 
 ORDERS = TopicPartition("orders", 0)
@@ -41,10 +41,7 @@ def test_leader_and_isr_creates_log_and_leader(run_scenario, leader_and_isr):
 
 def test_many_partitions_are_created_at_once(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        partition_states = {
-            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(100)
-        }
-        await fixture.replicas.become_leader_or_follower(partition_states)
+        await fixture.send_leader_and_isr({("orders", number): leader_and_isr() for number in range(100)})
         assert len(list(fixture.replicas)) == 100
         assert all(partition.is_leader for partition in fixture.replicas)
 
@@ -103,10 +100,11 @@ def test_leader_becomes_follower_and_leader_again(run_scenario, leader_and_isr, 
 def test_failed_log_creation_affects_one_partition_only(run_scenario, leader_and_isr):
     async def scenario(fixture):
         fixture.files.fail_next_write(errno.ENOSPC, name_end="orders-0/partition.metadata.tmp")
-        partition_states = {
-            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(3)
-        }
-        assert await fixture.replicas.become_leader_or_follower(partition_states) == [ORDERS]
+        errors = await fixture.send_leader_and_isr(
+            {("orders", number): leader_and_isr() for number in range(3)}
+        )
+        assert [partition for partition, error in errors.items() if error] == [ORDERS]
+        assert errors[ORDERS] == ErrorCode.KAFKA_STORAGE_ERROR
         assert fixture.replicas.get_partition("orders", 0) is None
         assert error_code(fixture.replicas.get_leader_partition, "orders", 0) == ErrorCode.KAFKA_STORAGE_ERROR
         assert fixture.replicas.get_partition("orders", 1) is not None
@@ -121,12 +119,9 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
         await other.load(lambda topic: LogConfig(), 0)
         fixture.use(fixture.directory, other)
         partition_states = {
-            TopicPartition("orders", number): (b"t" * 16, leader_and_isr()) for number in range(4)
+            TopicPartition("orders", number): leader_and_isr(is_new=True) for number in range(4)
         }
-        assert (
-            await fixture.replicas.become_leader_or_follower(partition_states, new=set(partition_states))
-            == []
-        )
+        assert not any((await fixture.send_leader_and_isr(partition_states)).values())
         assert {len(fixture.directory), len(other)} == {2}
         offline = {log.topic_partition for log in fixture.directory}
         retryable = fixture.replicas.get_leader_partition(*min(offline))
@@ -143,7 +138,7 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
             error_code(retryable.append, make_batch(b"x"), ACKS_LEADER, 11, 0)
             == ErrorCode.KAFKA_STORAGE_ERROR
         )
-        assert retryable.check_enough_replicas_reach_offset(1, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert retryable.check_enough_replicas_reach_offset(1, None) == ErrorCode.KAFKA_STORAGE_ERROR
         for topic_partition in partition_states:
             if topic_partition in offline:
                 code = error_code(fixture.replicas.get_leader_partition, *topic_partition)
@@ -153,12 +148,14 @@ def test_log_dir_failure_takes_only_its_partitions_offline(run_scenario, leader_
                 fixture.replicas.get_leader_partition(*topic_partition).append(
                     make_batch(b"x"), ACKS_LEADER, 11, 0
                 )
-        assert set(await fixture.replicas.become_leader_or_follower(partition_states)) == offline, (
-            "LeaderAndIsr does not bring them back"
-        )
-        assert set(fixture.replicas.stop_replicas(partition_states)) == set(partition_states) - offline, (
-            "offline partitions keep their files"
-        )
+        for state in partition_states.values():
+            state.leader_epoch += 1
+        errors = await fixture.send_leader_and_isr(partition_states)
+        failed = {partition for partition, error in errors.items() if error}
+        assert failed == offline, "LeaderAndIsr does not bring them back"
+        errors = await fixture.stop_replicas(*partition_states)
+        failed = {partition for partition, error in errors.items() if error}
+        assert failed == offline, "offline partitions keep their files"
 
     run_scenario(scenario)
 
@@ -169,8 +166,8 @@ def test_no_empty_log_is_created_while_a_directory_is_offline(run_scenario, lead
         fixture.use(fixture.directory, failed_directory)
         failed_directory.fail(StorageError("the disk is gone"))
         old, new = TopicPartition("orders", 0), TopicPartition("orders", 1)
-        partition_states = {old: (b"t" * 16, leader_and_isr()), new: (b"t" * 16, leader_and_isr())}
-        assert await fixture.replicas.become_leader_or_follower(partition_states, new={new}) == [old]
+        errors = await fixture.send_leader_and_isr({old: leader_and_isr(), new: leader_and_isr(is_new=True)})
+        assert errors == {old: ErrorCode.KAFKA_STORAGE_ERROR, new: ErrorCode.NONE}
         assert [log.topic_partition for log in fixture.directory] == [new]
 
     run_scenario(scenario)
@@ -179,7 +176,8 @@ def test_no_empty_log_is_created_while_a_directory_is_offline(run_scenario, lead
 def test_log_with_another_topic_id_is_not_used(run_scenario, leader_and_isr):
     async def scenario(fixture):
         await fixture.directory.create(ORDERS, LogConfig(), b"o" * 16)
-        await fixture.replicas.become_leader_or_follower({ORDERS: (b"t" * 16, leader_and_isr())})
+        errors = await fixture.send_leader_and_isr({ORDERS: leader_and_isr()})
+        assert errors == {ORDERS: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert fixture.replicas.get_partition("orders", 0) is None
 
     run_scenario(scenario)
@@ -216,7 +214,7 @@ def test_stopped_replica_is_removed_and_completes_delayed_fetches(run_scenario, 
         responses = []
         retryable = DelayedFetch(lambda: not partition.is_leader, lambda: responses.append("gone"))
         fixture.replicas.delay_fetch(retryable, [partition], 60_000)
-        assert fixture.replicas.stop_replicas([ORDERS]) == [ORDERS]
+        assert await fixture.stop_replicas(ORDERS) == {ORDERS: ErrorCode.NONE}
         assert responses == ["gone"]
         assert fixture.replicas.get_partition("orders", 0) is None
         assert fixture.directory.get(ORDERS) is None
@@ -228,7 +226,7 @@ def test_stopped_replica_is_removed_and_completes_delayed_fetches(run_scenario, 
 def test_removing_an_unknown_partition_succeeds(run_scenario, leader_and_isr):
     async def scenario(fixture):
         ghost = TopicPartition("ghost", 3)
-        assert fixture.replicas.stop_replicas([ghost]) == [ghost]
+        assert await fixture.stop_replicas(ghost) == {ghost: ErrorCode.NONE}
 
     run_scenario(scenario)
 
@@ -237,7 +235,7 @@ def test_recreated_topic_starts_empty(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         partition.append(make_batch(b"old"), ACKS_LEADER, 11, 0)
-        fixture.replicas.stop_replicas([ORDERS])
+        await fixture.stop_replicas(ORDERS)
         recreated = await fixture.make_leader_or_follower(leader_and_isr(), topic_id=b"n" * 16)
         assert recreated is not partition
         assert recreated.log.log_end_offset == 0
@@ -310,7 +308,7 @@ def test_leadership_observers_see_each_change(run_scenario, leader_and_isr):
         await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=2, isr=(1, 2)))
         assert changes == [(ORDERS, True), (ORDERS, False), (ORDERS, True)]
         await fixture.make_leader_or_follower(leader_and_isr(), topic="other")
-        fixture.replicas.stop_replicas([TopicPartition("other", 0)])
+        await fixture.stop_replicas(("other", 0))
         assert changes[3:] == [(("other", 0), True), (("other", 0), False)]
         fixture.replicas.handle_log_dir_failure(fixture.directory)
         assert changes[5:] == [(ORDERS, False)]
@@ -325,10 +323,9 @@ def test_existing_log_is_not_replaced_by_an_empty_one(is_new):
     async def create(*arguments, **how):
         created.append(arguments[0])
 
-    replicas: Any = ReplicaManager.__new__(ReplicaManager)
-    replicas._log_manager = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)
-    replicas._config_of = lambda topic: (None, 1)
-    partition_states = TopicPartition("orders", 0)
-    retryable = _RetryableLog(bytes(16), is_new=is_new)
-    assert asyncio.run(replicas._retry_log(partition_states, retryable)) is is_new
-    assert created == ([partition_states] if is_new else [])
+    log_manager: Any = SimpleNamespace(find_unusable=lambda _: None, find=lambda _: None, create=create)
+    nothing: Any = None
+    logs = PartitionLogs(log_manager, nothing, lambda topic: (LogConfig(), 1), nothing)
+    retryable = RetryableLog(bytes(16), is_new=is_new)
+    assert asyncio.run(logs.retry_log(ORDERS, retryable)) is is_new
+    assert created == ([ORDERS] if is_new else [])

@@ -1,14 +1,17 @@
 """DeleteRecords, versions 0 to 2: advance the log start offset of partitions.
 
 Offset -1 means the high watermark; records beyond the high watermark cannot be deleted. Internal topics are
-rejected. The response waits until every replica has advanced (with one replica: at once), or for the timeout.
+rejected. The response waits until every live replica has advanced (with one replica: at once), or for the
+timeout.
 """
 
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS
+from odradek.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -17,31 +20,48 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+Result = DeleteRecordsResponse | PendingResponse[DeleteRecordsResponse]
 
-def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
+
+def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Result:
+    waiting: list[DeleteRecordsPartitionStatus] = []
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                topic.name, [_delete(topic.name, part, context) for part in topic.partitions]
+                topic.name, [_delete(topic.name, part, context, waiting) for part in topic.partitions]
             )
             for topic in request.topics
         ]
     )
+    if not waiting:
+        return response
+    pending: PendingResponse[DeleteRecordsResponse] = PendingResponse()
+    context.broker.replica_manager.delay_delete_records(
+        DelayedDeleteRecords(waiting, lambda: pending.complete(response)),
+        [status.partition for status in waiting],
+        request.timeout_ms,
+    )
+    return pending
 
 
 def _delete(
-    topic: str, part: DeleteRecordsPartition, context: RequestContext
+    topic: str,
+    part: DeleteRecordsPartition,
+    context: RequestContext,
+    waiting: list[DeleteRecordsPartitionStatus],
 ) -> DeleteRecordsPartitionResult:
     metadata_cache = context.broker.metadata_cache
     if topic in INTERNAL_TOPICS and metadata_cache.partition(topic, part.partition_index) is not None:
         return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
-        low_watermark = context.broker.replica_manager.get_leader_partition(
-            topic, part.partition_index
-        ).delete_records_on_leader(part.offset)
+        partition = context.broker.replica_manager.get_leader_partition(topic, part.partition_index)
+        requested_offset, low_watermark = partition.delete_records_on_leader(part.offset)
     except BrokerError as error:
         return DeleteRecordsPartitionResult(part.partition_index, -1, error.code)
-    return DeleteRecordsPartitionResult(part.partition_index, low_watermark)
+    entry = DeleteRecordsPartitionResult(part.partition_index, low_watermark)
+    if low_watermark < requested_offset:
+        waiting.append(DeleteRecordsPartitionStatus(partition, requested_offset, entry))
+    return entry
 
 
 def error_response(

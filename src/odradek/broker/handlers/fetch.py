@@ -1,12 +1,16 @@
 """Fetch, versions 0 to 17: read batches from the partitions this broker leads.
 
-v3 adds max_bytes, v4 the isolation level, v7 fetch sessions (KIP-227), v9 leader epochs, v10 zstd, v12 is
-flexible, v13 uses topic ids. Versions 0 to 3 get magic 0 or 1, down-converted, unless
-``message.downconversion.enable`` is false.
+v3 adds max_bytes, v4 the isolation level, v7 fetch sessions (KIP-227), v9 leader epochs, v10 zstd, v11 the
+client's rack (KIP-392), v12 is flexible, v13 uses topic ids. Versions 0 to 3 get magic 0 or 1,
+down-converted, unless ``message.downconversion.enable`` is false.
 
 The request waits in the fetch purgatory until ``min_bytes`` can be read, a partition has an error or a
 diverging epoch, or ``max_wait_ms`` has passed. The first batch is returned whole, however large, so that
 consumers make progress; up to version 2, without max_bytes, that applies to each partition.
+
+A follower's fetch tells the leader what the follower has, for all partitions of its session: see
+``ReplicaManager.record_follower_fetch``. It waits for records up to the log end offset, and learns the high
+watermark from the response.
 
 The loop waits for no disk here: a partition whose index or batches are not in memory is rehearsed on a thread
 and then read; records are converted on a thread. What is sent is brought by the network port.
@@ -55,6 +59,7 @@ MAGIC_2_SINCE = 4
 MAGIC_1_SINCE = 2
 ZSTD = "zstd"
 ZSTD_SINCE = 10
+RACK_SINCE = 11
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 
@@ -116,12 +121,14 @@ class FetchAttempt:
 
     __slots__ = (
         "_bytes_max",
+        "_client_rack",
         "_context",
         "_fetch_context",
         "_isolation",
         "_may_block",
         "_min_bytes",
         "_must_respond",
+        "_only_leader",
         "_partitions",
         "_replica_id",
         "_results",
@@ -146,6 +153,10 @@ class FetchAttempt:
         self._size_bytes = 0
         self._must_respond = bool(fetch_context.error)
         self._may_block = may_block
+        self._only_leader = replica_id >= 0 or context.version < RACK_SINCE
+        # A selector is rarely configured: without one no rack is looked up.
+        has_selector = context.broker.replica_manager.replica_selector is not None
+        self._client_rack = request.rack_id if has_selector and not self._only_leader else None
         self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchPartitionData] = []
@@ -155,6 +166,8 @@ class FetchAttempt:
             )
             self._results.append(self._read(requested, self._partitions[-1]))
         self._may_block = True
+        if replica_id >= 0 and not self.would_block:
+            self._record_follower_fetches()
 
     def can_complete(self) -> bool:
         return self._must_respond or self._size_bytes >= self._min_bytes or not self._results
@@ -163,9 +176,11 @@ class FetchAttempt:
         """Read the partitions that changed again; return whether the fetch can complete."""
         for index, partition in enumerate(self._partitions):
             result = self._results[index]
-            if partition is not None and partition.has_changed_since(result):
+            if partition is not None and partition.has_changed_since(result, self._replica_id):
                 self._size_bytes -= result.records_bytes
                 self._results[index] = self._read(result.request, partition)
+                if self._replica_id >= 0:
+                    self._results[index].log_end_offset = partition.log.log_end_offset
         return self.can_complete()
 
     def watched(self) -> list[Partition]:
@@ -212,16 +227,59 @@ class FetchAttempt:
             raise self._context.broker.replica_manager.partition_error(requested.topic, requested.partition)
         version = self._context.version
         if version >= TOPIC_IDS_SINCE and partition.topic_id != requested.topic_id:
-            raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            self._check_topic_id(partition)
         if version < MAGIC_2_SINCE and not partition.log.config.message_downconversion_enable:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if version < ZSTD_SINCE and partition.log.config.compression_type == ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         at_least_one = version < MAX_BYTES_SINCE or self._size_bytes == 0
         bytes_max = min(requested.max_bytes, max(self._bytes_max - self._size_bytes, 0))
+        if self._client_rack is not None and (preferred := self._preferred_replica(requested, partition)):
+            return preferred
         return partition.read(
-            requested, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_block
+            requested,
+            bytes_max,
+            at_least_one,
+            self._isolation,
+            self._replica_id,
+            self._may_block,
+            self._only_leader,
         )
+
+    def _check_topic_id(self, partition: Partition) -> None:
+        """Reject another topic id than the partition's, unless that is not known yet."""
+        if partition.topic_id != ZERO_TOPIC_ID:
+            raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+
+    def _preferred_replica(
+        self, requested: FetchPartition, partition: Partition
+    ) -> FetchPartitionData | None:
+        """Return a result that sends the consumer to a replica in its rack, or None."""
+        assert self._client_rack is not None
+        replica = self._context.broker.replica_manager.find_preferred_read_replica(
+            partition, requested.fetch_offset, self._client_rack, self._context.session.listener_name
+        )
+        if replica is None:
+            return None
+        result = partition.read_offsets(requested)
+        result.preferred_replica = replica
+        self._must_respond = True
+        return result
+
+    def _record_follower_fetches(self) -> None:
+        """Record what a follower has: once per request, and only where it got what it asked for.
+
+        After all reads: as in Kafka, the response has the high watermark from before this request.
+        """
+        replica_manager = self._context.broker.replica_manager
+        for partition, result in zip(self._partitions, self._results, strict=True):
+            if partition is not None and not result.error:
+                result.log_end_offset = partition.log.log_end_offset
+                if result.diverging_epoch < 0:
+                    requested = result.request
+                    replica_manager.record_follower_fetch(
+                        partition, self._replica_id, requested.fetch_offset, requested.log_start_offset
+                    )
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:

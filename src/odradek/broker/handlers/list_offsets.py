@@ -35,6 +35,7 @@ from odradek.wire.messages.list_offsets import (
 )
 
 LEADER_EPOCH_SINCE = 4
+OFFSET_NOT_AVAILABLE_SINCE = 5
 SPECIAL_SINCE = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
@@ -90,7 +91,7 @@ async def _search(
                 part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
             )
         except BrokerError as error:
-            entries.partitions[index] = _error_entry(part, error.code)
+            entries.partitions[index] = _error_entry(part, _code_for_version(error.code, context.version))
         else:
             entries.partitions[index] = _entry(part, result, context.version)
     return response
@@ -113,8 +114,15 @@ def _special_entry(
             part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
         )
     except BrokerError as error:
-        return _error_entry(part, error.code)
+        return _error_entry(part, _code_for_version(error.code, context.version))
     return _entry(part, result, context.version)
+
+
+def _code_for_version(code: ErrorCode, version: int) -> ErrorCode:
+    """Return an error code that clients of this version know and retry."""
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code
 
 
 def _entry(

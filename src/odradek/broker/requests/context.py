@@ -5,6 +5,7 @@ Handlers reach them by these names only, so that a component can later live in a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class BrokerContext:
     broker_id: int
+    broker_epoch: Callable[[], int]
     cluster_id: str
     clock: Clock
     config: DynamicBrokerConfig

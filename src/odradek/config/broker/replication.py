@@ -118,9 +118,8 @@ REPLICA_SELECTOR_CLASS = string(
     "replica.selector.class",
     None,
     MEDIUM,
-    "Selection of the replica that a consumer reads: the leader if not set; "
-    "RackAwareReplicaSelector prefers its rack.",
-    inert=True,
+    "Class that selects the replica a consumer reads: the leader if not set; "
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector prefers the rack of the client (client.rack).",
 )
 
 FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(

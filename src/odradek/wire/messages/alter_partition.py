@@ -15,10 +15,12 @@ class BrokerState:
 
 @structure
 class AlterPartitionRequestPartitionData:
+    """The ISR is given in both forms: the version is negotiated after the request was built."""
+
     partition_index: int = int32()
     leader_epoch: int = int32()
-    new_isr: list[int] = array(int32, until=2)
-    new_isr_with_epochs: list[BrokerState] = array(BrokerState, since=3)
+    new_isr: list[int] = array(int32, until=2, ignorable=True)
+    new_isr_with_epochs: list[BrokerState] = array(BrokerState, since=3, ignorable=True)
     leader_recovery_state: int = int8(since=1)
     partition_epoch: int = int32()
 

@@ -70,5 +70,7 @@ class LeaderAndIsrResponse:
     """An error per partition; v4 is flexible; from v5 on by topic id."""
 
     error_code: int = int16()
-    partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, until=4)
-    topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, since=5)
+    partition_errors: list[LeaderAndIsrPartitionError] = array(
+        LeaderAndIsrPartitionError, until=4, ignorable=True
+    )
+    topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, since=5, ignorable=True)
