@@ -1,4 +1,4 @@
-"""The store contract on the embedded store: in memory, on a file, and with commits on a thread."""
+"""The store contract on the embedded store (memory, file, commits on a thread) and on ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.zookeeper import ZooKeeperWorld, zookeeper_world
 
 from odradek.store.embedded.database import MEMORY, Database
 from odradek.store.embedded.ensemble import FILE_NAME, EmbeddedEnsemble, Offload
 from odradek.store.port import CreateOp, NoNode, Store, StoreError, Unavailable
-from odradek.testing.store_contract import StoreContract, StoreFixture
+from odradek.system.local_zookeeper import LocalZooKeeper
+from odradek.testing.linked_store import LinkedStore
+from odradek.testing.store_connection_contract import StoreConnectionContract
+from odradek.testing.store_contract import StoreContract
+from odradek.testing.store_fixture import RecordingWatcher, StoreFixture, scenario
 
 
 class StillClock:
@@ -75,6 +80,84 @@ class TestStoreCommittingInAThread(StoreContract):
         with tempfile.TemporaryDirectory() as directory:
             async with embedded(str(Path(directory, FILE_NAME)), in_a_thread) as fixture:
                 yield fixture
+
+
+class LinkedWorld:
+    """Sessions of one embedded store, each behind a link."""
+
+    def __init__(self, ensemble: EmbeddedEnsemble) -> None:
+        self._ensemble = ensemble
+
+    async def connect(self) -> Store:
+        return LinkedStore(self._ensemble, session_timeout_s=1.0)
+
+    async def expire(self, store: Store) -> None:
+        await self._ensemble.expire(store.session_id)
+
+    async def disconnect(self, store: Store) -> None:
+        linked(store).disconnect()
+
+    async def reconnect(self, store: Store) -> None:
+        linked(store).reconnect()
+
+    async def hold_requests(self, store: Store) -> None:
+        linked(store).hold_requests()
+
+    async def hold_responses(self, store: Store) -> None:
+        linked(store).hold_responses()
+
+    async def wait_until_held(self, store: Store) -> None:
+        await linked(store).held.wait()
+
+    def count_sessions(self, store: Store) -> int:
+        return 1
+
+
+def linked(store: Store) -> LinkedStore:
+    assert isinstance(store, LinkedStore)
+    return store
+
+
+class TestStoreBehindALink(StoreConnectionContract):
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[LinkedWorld]:
+        ensemble = EmbeddedEnsemble(MEMORY, StillClock())
+        yield LinkedWorld(ensemble)
+        await ensemble.close()
+
+
+class OnZooKeeper:
+    """A real server, one per test session, with a fresh chroot per test."""
+
+    server: LocalZooKeeper
+    session_timeout_ms: int
+
+    @pytest.fixture(autouse=True)
+    def use_server(self, zookeeper: LocalZooKeeper) -> None:
+        self.server = zookeeper
+
+    def open(self) -> AbstractAsyncContextManager[ZooKeeperWorld]:
+        return zookeeper_world(self.server, self.session_timeout_ms)
+
+
+class TestStoreOnZooKeeper(OnZooKeeper, StoreContract):
+    session_timeout_ms = 10_000
+
+    @scenario
+    async def test_event_comes_before_a_read_of_the_change(self, fixture: StoreFixture) -> None:
+        writer, reader = await fixture.connect(), await fixture.connect()
+        await writer.create("/a", b"0")
+        for number in range(1, 21):
+            watch = RecordingWatcher()
+            await reader.watch_data("/a", watch)
+            await writer.set("/a", b"%d" % number)
+            while (await reader.get("/a"))[0] != b"%d" % number:
+                pass
+            assert watch.tasks, "the new data was read before the event"
+
+
+class TestStoreConnectionsToZooKeeper(OnZooKeeper, StoreConnectionContract):
+    session_timeout_ms = 3_000
 
 
 # What only a file can show.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from odradek.model.ids import TopicPartition
 from odradek.store import znode_paths
-from odradek.store.embedded.node_tree import check_path, parent_of
+from odradek.store.node_paths import check_path, parent_of
 from odradek.store.port import NoNode, Store
 from odradek.store.znodes import decode_number, encode_number
 

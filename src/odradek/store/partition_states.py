@@ -1,22 +1,21 @@
 """Leader and ISR of each partition: ``/brokers/topics/T/partitions/N/state``.
 
 Each partition is written on its own: its outcome is the new znode version or an error. Many writes are in
-flight at once. A controller passes its fence; if it is fenced, each outcome is ``ControllerMoved``.
+flight at once, within a bound. A controller passes its fence; if it is fenced, each outcome is
+``ControllerMoved``.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from odradek.model.ids import TopicPartition
 from odradek.store import znode_paths
-from odradek.store.controller_election import Fence, fenced_multi
-from odradek.store.port import CreateOp, Op, SetDataOp, Stat, Store, StoreError
+from odradek.store.controller_election import Fence
+from odradek.store.port import CreateOp, Op, OpResult, SetDataOp, Stat, Store, StoreError
+from odradek.store.write_window import multi_each
 from odradek.store.znodes import LeaderIsrAndControllerEpoch, decode_partition_state, encode_partition_state
-
-_IN_FLIGHT_MAX: Final = 5000
 
 
 class VersionedLeaderAndIsr(NamedTuple):
@@ -84,17 +83,11 @@ async def create_partition_states(
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 
-async def _write_each(store: Store, writes: list[list[Op]], fence: Fence | None) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for start in range(0, len(writes), _IN_FLIGHT_MAX):
-        window = writes[start : start + _IN_FLIGHT_MAX]
-        outcomes += await asyncio.gather(*(_write(store, ops, fence) for ops in window))
-    return outcomes
+async def _write_each(store: Store, writes: Sequence[Sequence[Op]], fence: Fence | None) -> list[Outcome]:
+    return [_outcome(result) for result in await multi_each(store, writes, fence)]
 
 
-async def _write(store: Store, ops: list[Op], fence: Fence | None) -> Outcome:
-    try:
-        result = (await fenced_multi(store, fence, ops))[-1]
-    except StoreError as error:
-        return error
-    return result.version if isinstance(result, Stat) else 0
+def _outcome(result: list[OpResult] | StoreError) -> Outcome:
+    if isinstance(result, StoreError):
+        return result
+    return result[-1].version if isinstance(result[-1], Stat) else 0

@@ -7,11 +7,8 @@ store.
 
 from __future__ import annotations
 
-import abc
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
 
 from odradek.store.port import (
     BadPath,
@@ -32,79 +29,12 @@ from odradek.store.port import (
     WatchedEvent,
     WatchedEventType,
 )
-
-_EVENT_SECONDS_MAX = 20
-
-
-class StoreFixture(Protocol):
-    """An empty store to open sessions on."""
-
-    async def connect(self) -> Store: ...
-
-    async def expire(self, store: Store) -> None:
-        """Expire a session, as if its heartbeats had stopped."""
-        ...
+from odradek.testing.store_fixture import EVENT_SECONDS_MAX, RecordingWatcher, StoreFixture, raises, scenario
+from odradek.testing.store_watch_contract import StoreWatchContract
 
 
-_Contract = TypeVar("_Contract", bound="StoreContract")
-_Scenario = Callable[[_Contract, StoreFixture], Awaitable[None]]
-
-
-def scenario(body: _Scenario[_Contract]) -> Callable[[_Contract], None]:
-    """Turn a coroutine function into a test that runs it on a new store and event loop."""
-
-    async def run(contract: _Contract) -> None:
-        async with contract.open() as fixture:
-            await body(contract, fixture)
-
-    def test(self: _Contract) -> None:
-        asyncio.run(run(self))
-
-    test.__name__ = body.__name__
-    test.__doc__ = body.__doc__
-    return test
-
-
-class RecordingWatcher:
-    """A watcher that records events."""
-
-    def __init__(self) -> None:
-        self._events: asyncio.Queue[WatchedEvent] = asyncio.Queue()
-        self.tasks: list[object] = []
-
-    def __call__(self, event: WatchedEvent) -> None:
-        self.tasks.append(asyncio.current_task())
-        self._events.put_nowait(event)
-
-    async def next(self) -> WatchedEvent:
-        return await asyncio.wait_for(self._events.get(), _EVENT_SECONDS_MAX)
-
-    async def has_no_more_events(self, store: Store) -> bool:
-        """Return whether there are no more events; they come before the response to a later call."""
-        await store.exists("/")
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return self._events.empty()
-
-
-@contextmanager
-def raises(error: type[StoreError], path: str | None = None, op_index: int | None = None) -> Iterator[None]:
-    caught: StoreError | None = None
-    try:
-        yield
-    except error as raised:
-        caught = raised
-    assert caught is not None, f"{error.__name__} was not raised"
-    assert type(caught) is error, f"{caught!r} is not exactly {error.__name__}"
-    assert path is None or caught.path == path, f"{caught.path} instead of {path}"
-    assert caught.op_index == op_index, f"operation {caught.op_index} instead of {op_index}"
-
-
-class StoreContract(abc.ABC):
+class StoreContract(StoreWatchContract):
     """Tests of every store."""
-
-    @abc.abstractmethod
-    def open(self) -> AbstractAsyncContextManager[StoreFixture]: ...
 
     # Reading and writing
 
@@ -324,7 +254,53 @@ class StoreContract(abc.ABC):
         await asyncio.gather(*(increment(store) for store in stores))
         assert (await stores[0].get("/n"))[0] == b"30"
 
+    @scenario
+    async def test_concurrent_writes_of_all_kinds_keep_call_order(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        created, stat, multi, _, again = await asyncio.gather(
+            store.create("/a", b"1"),
+            store.set("/a", b"2", 0),
+            store.multi([CheckOp("/a", 1), CreateOp("/b"), DeleteOp("/b")]),
+            store.delete("/a", 1),
+            store.create("/a", b"3"),
+        )
+        assert (created, stat.version, multi, again) == ("/a", 1, [None, "/b", None], "/a")
+        assert (await store.get("/a"))[0] == b"3"
+
+    @scenario
+    async def test_data_above_one_mebibyte_is_rejected(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        await store.create("/a", b"x" * 1_000_000)
+        with raises(StoreError, "/a"):
+            await store.set("/a", b"x" * 1_100_000)
+        with raises(StoreError, "/b"):
+            await store.create("/b", b"x" * 1_100_000)
+        assert len((await store.get("/a"))[0]) == 1_000_000
+        assert await store.exists("/b") is None
+
+    @scenario
+    async def test_thousands_of_children_are_listed(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        await store.create("/a")
+        names = [f"child-with-a-name-{number:05d}" for number in range(5000)]
+        for start in range(0, 5000, 1000):
+            await store.multi([CreateOp(f"/a/{name}", b"1") for name in names[start : start + 1000]])
+        assert sorted(await store.children("/a")) == names
+        nodes = await store.get_many(f"/a/{name}" for name in names)
+        assert {node and node[0] for node in nodes} == {b"1"}
+
     # Sequence nodes
+
+    @scenario
+    async def test_concurrent_sequence_nodes_have_distinct_numbers(self, fixture: StoreFixture) -> None:
+        stores = [await fixture.connect() for _ in range(3)]
+        await stores[0].create("/q")
+        paths = await asyncio.gather(
+            *(store.create("/q/n", sequence=True) for _ in range(40) for store in stores)
+        )
+        assert sorted(paths) == [f"/q/n{number:010d}" for number in range(120)]
+        for index in range(3):
+            assert paths[index::3] == sorted(paths[index::3])
 
     @scenario
     async def test_sequence_numbers_increase(self, fixture: StoreFixture) -> None:
@@ -380,9 +356,33 @@ class StoreContract(abc.ABC):
         await second.watch_exists("/e", watch)
         await fixture.expire(first)
         assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/e")
-        await asyncio.wait_for(expired.wait(), _EVENT_SECONDS_MAX)
+        await asyncio.wait_for(expired.wait(), EVENT_SECONDS_MAX)
         assert await second.exists("/e") is None
         assert await second.exists("/p") is not None
+
+    @scenario
+    async def test_expiry_is_reported_once_from_the_event_loop(self, fixture: StoreFixture) -> None:
+        store, other = await fixture.connect(), await fixture.connect()
+        await store.create("/ids")
+        await store.create("/ids/1", ephemeral=True)
+        node, children = RecordingWatcher(), RecordingWatcher()
+        await other.watch_data("/ids/1", node)
+        await other.watch_children("/ids", children)
+        tasks: list[object] = []
+        expiry = asyncio.Event()
+        store.on_expired(lambda: tasks.append(asyncio.current_task()))
+        store.on_expired(expiry.set)
+        session_id = store.session_id
+        await fixture.expire(store)
+        await asyncio.wait_for(expiry.wait(), EVENT_SECONDS_MAX)
+        assert await node.next() == WatchedEvent(WatchedEventType.DELETED, "/ids/1")
+        assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/ids")
+        await store.close()
+        with raises(SessionExpired):
+            await store.exists("/")
+        assert (tasks, store.session_id) == ([None], session_id)
+        assert other.session_id != session_id
+        await other.create("/ids/1", ephemeral=True)
 
     @scenario
     async def test_ended_session_raises_session_expired(self, fixture: StoreFixture) -> None:
@@ -390,7 +390,7 @@ class StoreContract(abc.ABC):
         expiry = asyncio.Event()
         expired.on_expired(expiry.set)
         await fixture.expire(expired)
-        await asyncio.wait_for(expiry.wait(), _EVENT_SECONDS_MAX)
+        await asyncio.wait_for(expiry.wait(), EVENT_SECONDS_MAX)
         await closed.close()
         for store in (expired, closed):
             calls: list[Callable[[], Awaitable[object]]] = [
@@ -475,204 +475,20 @@ class StoreContract(abc.ABC):
         assert (await store.get("/a"))[0] == b"1"
 
     @scenario
+    async def test_multi_of_a_thousand_operations(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        ops: list[Op] = [CheckOp("/"), *(CreateOp(f"/n{number}", b"1") for number in range(499))]
+        ops += [SetDataOp(f"/n{number}", b"2", 0) for number in range(499)]
+        with raises(BadVersion, "/n7", op_index=999):
+            await store.multi([*ops, SetDataOp("/n7", b"3", 5)])
+        assert await store.exists("/n0") is None
+        results = await store.multi([*ops, DeleteOp("/n7", 1)])
+        assert (len(results), results[0], results[1], results[999]) == (1000, None, "/n0", None)
+        nodes = await store.get_many(f"/n{number}" for number in range(499))
+        assert [number for number, node in enumerate(nodes) if node is None] == [7]
+        assert {node[1].mzxid for node in nodes if node is not None} == {nodes[0][1].mzxid if nodes[0] else 0}
+
+    @scenario
     async def test_empty_multi(self, fixture: StoreFixture) -> None:
         store = await fixture.connect()
         assert await store.multi([]) == []
-
-    # Watches
-
-    @scenario
-    async def test_data_watch_fires_once_on_change(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a", b"1")
-        watch = RecordingWatcher()
-        assert (await store.watch_data("/a", watch))[0] == b"1"
-        await store.set("/a", b"2")
-        assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
-        await store.set("/a", b"3")
-        await store.delete("/a")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_watcher_is_called_from_event_loop(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a", b"1")
-        watch = RecordingWatcher()
-        await store.watch_data("/a", watch)
-        await store.watch_children("/a", watch)
-        await store.set("/a", b"2")
-        await store.create("/a/b")
-        await watch.next()
-        await watch.next()
-        assert watch.tasks == [None, None]
-
-    @scenario
-    async def test_data_watch_fires_on_deletion(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        watch = RecordingWatcher()
-        await store.watch_data("/a", watch)
-        await store.delete("/a")
-        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
-
-    @scenario
-    async def test_data_watch_ignores_children(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        watch = RecordingWatcher()
-        await store.watch_data("/a", watch)
-        await store.create("/a/b")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_data_watch_on_missing_node_sets_no_watch(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        watch = RecordingWatcher()
-        with raises(NoNode, "/a"):
-            await store.watch_data("/a", watch)
-        with raises(NoNode, "/a"):
-            await store.watch_children("/a", watch)
-        await store.create("/a")
-        await store.create("/a/b")
-        await store.set("/a", b"1")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_exists_watch_fires_on_creation_change_and_deletion(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        watch = RecordingWatcher()
-        assert await store.watch_exists("/a", watch) is None
-        await store.create("/a")
-        assert await watch.next() == WatchedEvent(WatchedEventType.CREATED, "/a")
-        assert await store.watch_exists("/a", watch) is not None
-        await store.set("/a", b"1")
-        assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
-        await store.watch_exists("/a", watch)
-        await store.delete("/a")
-        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_children_watch_fires_on_creation_and_deletion(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        watch = RecordingWatcher()
-        assert await store.watch_children("/a", watch) == []
-        await store.create("/a/b")
-        assert await watch.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
-        assert await store.watch_children("/a", watch) == ["b"]
-        await store.delete("/a/b")
-        assert await watch.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
-        await store.watch_children("/a", watch)
-        await store.delete("/a")
-        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_children_watch_ignores_data_and_grandchildren(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        await store.create("/a/b")
-        watch = RecordingWatcher()
-        await store.watch_children("/a", watch)
-        await store.set("/a", b"1")
-        await store.set("/a/b", b"1")
-        await store.create("/a/b/c")
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_watches_fire_in_order_of_changes(self, fixture: StoreFixture) -> None:
-        writer, reader = await fixture.connect(), await fixture.connect()
-        watch = RecordingWatcher()
-        for number in range(5):
-            await writer.create(f"/n{number}")
-            await reader.watch_data(f"/n{number}", watch)
-        for number in (3, 1, 4, 0, 2):
-            await writer.set(f"/n{number}", b"x")
-        events = [(await watch.next()).path for _ in range(5)]
-        assert events == ["/n3", "/n1", "/n4", "/n0", "/n2"]
-
-    @scenario
-    async def test_change_is_readable_when_watch_fires(self, fixture: StoreFixture) -> None:
-        writer, reader = await fixture.connect(), await fixture.connect()
-        await writer.create("/a", b"0")
-        watch = RecordingWatcher()
-        for number in range(1, 6):
-            await reader.watch_data("/a", watch)
-            await writer.set("/a", b"%d" % number)
-            await watch.next()
-            assert (await reader.get("/a"))[0] == b"%d" % number
-
-    @scenario
-    async def test_watch_set_twice_fires_once(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        watch = RecordingWatcher()
-        await store.watch_data("/a", watch)
-        await store.watch_data("/a", watch)
-        await store.set("/a", b"1")
-        await watch.next()
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_all_watchers_of_a_node_fire(self, fixture: StoreFixture) -> None:
-        first, second = await fixture.connect(), await fixture.connect()
-        await first.create("/a")
-        watches = [RecordingWatcher() for _ in range(3)]
-        await first.watch_data("/a", watches[0])
-        await first.watch_data("/a", watches[1])
-        await second.watch_exists("/a", watches[2])
-        await first.set("/a", b"1")
-        for watch in watches:
-            assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
-
-    @scenario
-    async def test_failed_write_fires_no_watch(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        watch = RecordingWatcher()
-        await store.watch_data("/a", watch)
-        await store.watch_children("/a", watch)
-        with raises(BadVersion):
-            await store.set("/a", b"1", version=9)
-        with raises(NoNode, op_index=2):
-            await store.multi([SetDataOp("/a", b"1"), CreateOp("/a/b"), DeleteOp("/none")])
-        assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_multi_fires_watches_for_each_change(self, fixture: StoreFixture) -> None:
-        store = await fixture.connect()
-        await store.create("/a")
-        data, children, created = RecordingWatcher(), RecordingWatcher(), RecordingWatcher()
-        await store.watch_data("/a", data)
-        await store.watch_children("/a", children)
-        await store.watch_exists("/a/b", created)
-        await store.multi([SetDataOp("/a", b"1"), CreateOp("/a/b"), CreateOp("/a/c")])
-        assert await data.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
-        assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
-        assert await created.next() == WatchedEvent(WatchedEventType.CREATED, "/a/b")
-        for watch in (data, children, created):
-            assert await watch.has_no_more_events(store)
-
-    @scenario
-    async def test_session_end_fires_watches_of_its_ephemeral_nodes(self, fixture: StoreFixture) -> None:
-        first, second = await fixture.connect(), await fixture.connect()
-        await first.create("/ids")
-        await first.create("/ids/1", ephemeral=True)
-        node, children = RecordingWatcher(), RecordingWatcher()
-        await second.watch_data("/ids/1", node)
-        await second.watch_children("/ids", children)
-        await first.close()
-        assert await node.next() == WatchedEvent(WatchedEventType.DELETED, "/ids/1")
-        assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/ids")
-        assert await second.children("/ids") == []
-
-    @scenario
-    async def test_closed_session_gets_no_events(self, fixture: StoreFixture) -> None:
-        first, second = await fixture.connect(), await fixture.connect()
-        await second.create("/a")
-        watch = RecordingWatcher()
-        await first.watch_data("/a", watch)
-        await first.close()
-        await second.set("/a", b"1")
-        assert await watch.has_no_more_events(second)

@@ -35,6 +35,9 @@ UNAVAILABLE = {
     "zookeeper.set.acl": "true",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.connect": "localhost:2181",
+    "zookeeper.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256",
+    "zookeeper.ssl.crl.enable": "true",
+    "zookeeper.ssl.ocsp.enable": "true",
 }
 ON_LISTENERS = [
     ("listener.name.internal.ssl.client.auth", "required"),

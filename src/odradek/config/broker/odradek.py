@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.types import HIGH, LOW, MEDIUM, MIB, boolean, choice, declared, int32
+from odradek.config.types import HIGH, LOW, MEDIUM, MIB, boolean, choice, declared, int32, password
 
 ODRADEK_ALLOW_ANONYMOUS = boolean(
     "odradek.allow.anonymous",
@@ -46,6 +46,13 @@ ODRADEK_LOG_FORMAT = choice(
     "Format of events on stderr: `text`, or `json`, one object per line with time, level, event and "
     "its fields. `odradek serve --log-format` overrides it.",
     among=("text", "json"),
+)
+
+ODRADEK_ZOOKEEPER_DIGEST_CREDENTIALS = password(
+    "odradek.zookeeper.digest.credentials",
+    MEDIUM,
+    "`user:password` with which sessions with ZooKeeper authenticate by its digest scheme. "
+    "`zookeeper.set.acl` requires it, or a client certificate.",
 )
 
 ODRADEK_SETTINGS = declared(globals())

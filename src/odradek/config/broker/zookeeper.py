@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable_reasons import NO_ZOOKEEPER
+from odradek.config.broker.unavailable_reasons import NO_CIPHER_SUITES, NO_REVOCATION, NO_ZOOKEEPER
 from odradek.config.types import HIGH, LOW, MEDIUM, boolean, declared, int32, password, string, string_list
 
 ZOOKEEPER_CONNECT = string(
@@ -19,7 +19,6 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
     18_000,
     HIGH,
     "ZooKeeper session timeout, after which a broker is considered dead.",
-    inert=True,
 )
 
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
@@ -27,7 +26,6 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     None,
     HIGH,
     "Time a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if not set.",
-    inert=True,
 )
 
 ZOOKEEPER_SET_ACL = boolean(
@@ -40,7 +38,6 @@ ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
     HIGH,
     "Maximum number of unacknowledged requests to ZooKeeper.",
     at_least=1,
-    inert=True,
 )
 
 ZOOKEEPER_SSL_CLIENT_ENABLE = boolean(
@@ -59,44 +56,53 @@ ZOOKEEPER_SSL_KEYSTORE_LOCATION = string(
     "zookeeper.ssl.keystore.location",
     None,
     MEDIUM,
-    "Key store file for ZooKeeper.",
-    inert=True,
+    "Key store file for ZooKeeper: private key and certificate chain.",
 )
 
 ZOOKEEPER_SSL_KEYSTORE_PASSWORD = password(
-    "zookeeper.ssl.keystore.password", MEDIUM, "Password of the key store for ZooKeeper.", inert=True
+    "zookeeper.ssl.keystore.password", MEDIUM, "Password of the key store for ZooKeeper."
 )
 
 ZOOKEEPER_SSL_KEYSTORE_TYPE = string(
-    "zookeeper.ssl.keystore.type", None, MEDIUM, "Format of the key store for ZooKeeper.", inert=True
+    "zookeeper.ssl.keystore.type",
+    None,
+    MEDIUM,
+    "Format of the key store for ZooKeeper. PEM is supported, JKS is not.",
 )
 
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = string(
     "zookeeper.ssl.truststore.location",
     None,
     MEDIUM,
-    "Trust store file for ZooKeeper.",
-    inert=True,
+    "Trust store file for ZooKeeper: the trusted certificates.",
 )
 
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = password(
-    "zookeeper.ssl.truststore.password", MEDIUM, "Password of the trust store for ZooKeeper.", inert=True
+    "zookeeper.ssl.truststore.password",
+    MEDIUM,
+    "Password of the trust store for ZooKeeper. Not needed for PEM.",
+    inert=True,
 )
 
 ZOOKEEPER_SSL_TRUSTSTORE_TYPE = string(
-    "zookeeper.ssl.truststore.type", None, MEDIUM, "Format of the trust store for ZooKeeper.", inert=True
+    "zookeeper.ssl.truststore.type",
+    None,
+    MEDIUM,
+    "Format of the trust store for ZooKeeper. PEM is supported, JKS is not.",
 )
 
-ZOOKEEPER_SSL_PROTOCOL = string(
-    "zookeeper.ssl.protocol", "TLSv1.2", LOW, "TLS version for ZooKeeper.", inert=True
-)
+ZOOKEEPER_SSL_PROTOCOL = string("zookeeper.ssl.protocol", "TLSv1.2", LOW, "TLS version for ZooKeeper.")
 
 ZOOKEEPER_SSL_ENABLED_PROTOCOLS = string_list(
-    "zookeeper.ssl.enabled.protocols", None, LOW, "Enabled TLS versions for ZooKeeper.", inert=True
+    "zookeeper.ssl.enabled.protocols", None, LOW, "Enabled TLS versions for ZooKeeper."
 )
 
 ZOOKEEPER_SSL_CIPHER_SUITES = string_list(
-    "zookeeper.ssl.cipher.suites", None, LOW, "Enabled cipher suites for ZooKeeper.", inert=True
+    "zookeeper.ssl.cipher.suites",
+    None,
+    LOW,
+    "Enabled cipher suites for ZooKeeper.",
+    unavailable=NO_CIPHER_SUITES,
 )
 
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
@@ -104,7 +110,6 @@ ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     "HTTPS",
     LOW,
     "Algorithm that verifies ZooKeeper's host name.",
-    inert=True,
 )
 
 ZOOKEEPER_SSL_CRL_ENABLE = boolean(
@@ -112,11 +117,11 @@ ZOOKEEPER_SSL_CRL_ENABLE = boolean(
     False,
     LOW,
     "Whether certificate revocation lists are checked for ZooKeeper.",
-    inert=True,
+    unavailable=NO_REVOCATION,
 )
 
 ZOOKEEPER_SSL_OCSP_ENABLE = boolean(
-    "zookeeper.ssl.ocsp.enable", False, LOW, "Whether OCSP is used for ZooKeeper.", inert=True
+    "zookeeper.ssl.ocsp.enable", False, LOW, "Whether OCSP is used for ZooKeeper.", unavailable=NO_REVOCATION
 )
 
 ZOOKEEPER_SETTINGS = declared(globals())

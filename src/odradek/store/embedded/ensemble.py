@@ -20,8 +20,9 @@ from typing import Final
 
 from odradek.ports.clock import Clock
 from odradek.store.embedded.database import Database, DiskFull
-from odradek.store.embedded.node_tree import StagedWrites, check_path
+from odradek.store.embedded.node_tree import StagedWrites
 from odradek.store.embedded.watches import Watches
+from odradek.store.node_paths import check_path, prefixes_of
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     CreateOp,
@@ -309,9 +310,7 @@ class EmbeddedStore:
     async def ensure_path(self, path: str) -> None:
         self._require_alive()
         check_path(path)
-        parts = path[1:].split("/") if path != "/" else []
-        for depth in range(1, len(parts) + 1):
-            prefix = "/" + "/".join(parts[:depth])
+        for prefix in prefixes_of(path):
             if prefix not in self._nodes:
                 try:
                     await self.create(prefix)

@@ -11,10 +11,10 @@ ever created under the parent; ``cversion`` counts children created and deleted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from odradek.store.node_paths import check_path, parent_of
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     BadPath,
@@ -36,30 +36,8 @@ from odradek.store.port import (
     WatchedEventType,
 )
 
-PATH_CHARS_MAX: Final = 4096
 DATA_BYTES_MAX: Final = 1 << 20
 """ZooKeeper's limit of a request."""
-
-_BAD_PARTS: Final = frozenset({"", ".", ".."})
-_BAD_CHARS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-
-
-def check_path(path: str) -> None:
-    """Raise ``BadPath`` for a path that ZooKeeper would reject."""
-    if path == "/":
-        return
-    if not path.startswith("/"):
-        raise BadPath(path[:PATH_CHARS_MAX], "must begin with a slash")
-    if len(path) > PATH_CHARS_MAX:
-        raise BadPath(path[:80] + "…", f"must be at most {PATH_CHARS_MAX} characters, got {len(path)}")
-    if _BAD_CHARS.search(path):
-        raise BadPath(repr(path), "must have printable characters only")
-    if not _BAD_PARTS.isdisjoint(path[1:].split("/")):
-        raise BadPath(path, "must have no empty, '.' or '..' part")
-
-
-def parent_of(path: str) -> str:
-    return path[: path.rindex("/")] or "/"
 
 
 class NodeTree:

@@ -1,0 +1,5 @@
+"""Fixtures of the contract tests."""
+
+from tests.support.zookeeper import zookeeper
+
+__all__ = ["zookeeper"]
