@@ -70,7 +70,8 @@ class LogState:
 class LocalLog:
     """Log as a list of segments.
 
-    ``on_roll`` is called when a sealed segment needs a flush, ``on_failure`` when a disk fails.
+    ``on_roll`` is called when a sealed segment needs a flush, ``on_truncate`` after each truncation,
+    ``on_failure`` when a disk fails.
     """
 
     __slots__ = (
@@ -81,10 +82,12 @@ class LocalLog:
         "_entropy",
         "_flusher",
         "_on_roll",
+        "_on_truncate",
         "_pending_deletes",
         "_producers",
         "_rules",
         "_segments",
+        "_stale_recovery_point",
         "_topic_id",
         "_truncation_count",
         "epochs",
@@ -106,6 +109,7 @@ class LocalLog:
         entropy: Entropy,
         is_new: bool = False,
         on_roll: Callable[[Self], None] = lambda _: None,
+        on_truncate: Callable[[Self], None] = lambda _: None,
         on_failure: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
         self.topic_partition = topic_partition
@@ -127,7 +131,10 @@ class LocalLog:
         self._topic_id: TopicId | None = None
         self._entropy = entropy
         self._truncation_count = 0
+        self._stale_recovery_point = 0
+        """Largest recovery point before a truncation; the directory's checkpoint may still contain it."""
         self._on_roll = on_roll
+        self._on_truncate = on_truncate
         self.configure(config)
 
     # Properties.
@@ -226,16 +233,23 @@ class LocalLog:
     def roll(
         self: Self, now_ms: int, first_offset: int | None = None, *, needs_room: bool = True
     ) -> ActiveSegment:
-        """Seal the active segment and create the next.
+        """Seal the active segment and create the next, at the end of its batches or at ``first_offset``.
+
+        The end of the batches is below the log end offset after a truncation inside a batch, and below the
+        first offset of the next batch if the leader has compacted. Recovery takes a gap between segments for
+        lost batches, so there must be none.
 
         With ``needs_room=False`` the indexes of the sealed segment may stay in memory, as it is deleted next.
         """
         old = self._active or self._activate(now_ms)
-        base_offset = max(self.log_end_offset, first_offset or 0)
-        if base_offset == old.base_offset:
-            return old
         try:
+            base_offset = old.next_offset() if first_offset is None else first_offset
+            if base_offset == old.base_offset:
+                return old
             sealed = old.seal() if needs_room else _seal_even_if_full(old)
+            if base_offset < self._stale_recovery_point:
+                # Recovery may start at the new segment.
+                sealed.sync()
             new = ActiveSegment.create(self._context, base_offset)
         except OSError as error:
             raise self._disk_health.error_for(error, "create a segment in") from error
@@ -249,14 +263,17 @@ class LocalLog:
 
     # Truncation.
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
+    def truncate_to(self: Self, offset: int, now_ms: int) -> bool:
         """Remove the batch that contains ``offset`` and all after it; ``offset`` becomes the log end offset.
 
-        Blocks if whole segments are removed. The caller must checkpoint recovery points soon after: an old
-        one above ``offset`` must not survive.
+        Durable when this returns, before any append: first the batches, then the leader epochs. The other way
+        round, a power loss could bring back removed batches under the epochs of those that replaced them.
+        Recovery tolerates an old recovery point above ``offset``. Blocks.
         """
+        self._disk_health.check()
         if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
+            if self.epochs.truncate_from_end(self.log_end_offset):
+                self._write_epochs()
             return False
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
@@ -269,7 +286,15 @@ class LocalLog:
             raise self._disk_health.fail(error, "truncate") from error
         self.epochs.truncate_from_end(offset)
         self._set_end(offset)
+        self._write_epochs()
+        self._on_truncate(self)
         return True
+
+    def _write_epochs(self) -> None:
+        try:
+            self._flusher.write_epochs(self.epochs.entries)
+        except OSError as error:
+            raise self._disk_health.fail(error, "truncate") from error
 
     def _truncate_segments(self, offset: int, now_ms: int) -> None:
         dropped = self._segments.drop_after(offset)
@@ -287,13 +312,15 @@ class LocalLog:
 
     def _set_end(self, offset: int) -> None:
         self._truncation_count += 1
+        self._stale_recovery_point = max(self._stale_recovery_point, self.recovery_point)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Remove all records; the empty log starts and ends at ``offset``. Blocks."""
+    def truncate_fully_and_start_at(self: Self, offset: int, now_ms: int) -> None:
+        """Remove all records; the empty log starts and ends at ``offset``. Durable, and blocks."""
+        self._disk_health.check()
         first, *others = self._segments
         try:
             for segment in reversed(others):
@@ -314,6 +341,8 @@ class LocalLog:
         self.epochs.clear()
         self._set_end(offset)
         self.log_start_offset = self.high_watermark = self.recovery_point = offset
+        self._write_epochs()
+        self._on_truncate(self)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Advance the log start offset. Durable once the directory checkpoints log start offsets."""
@@ -472,6 +501,7 @@ class LocalLog:
                 self.recovery_point = max(self.recovery_point, end_offset)
             else:
                 await self._delete_stale_snapshots(self._producers.stale_snapshots(offsets))
+                await self._replace_stale_epochs()
 
     async def _delete_stale_snapshots(self, snapshot_offsets: list[int]) -> None:
         """Delete snapshots written during a truncation: they describe removed batches."""
@@ -480,6 +510,12 @@ class LocalLog:
         except OSError as error:
             raise self._disk_health.fail(error, "cut") from error
         self._flusher.names_changed = True
+
+    async def _replace_stale_epochs(self) -> None:
+        try:
+            await self._flusher.replace_stale_epochs(self.epochs.entries)
+        except OSError as error:
+            raise self._disk_health.fail(error, "truncate") from error
 
     @property
     def _is_dirty(self) -> bool:

@@ -16,7 +16,7 @@ from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
 from odradek.log.segments.log_segments import fetch_slice, legacy_offsets_before
 from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
-from odradek.log.segments.segment_format import Buffer
+from odradek.log.segments.segment_format import RELATIVE_OFFSET_MAX, Buffer
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.ports.files import FileSlice
@@ -116,21 +116,20 @@ class Log(LocalLog):
         )
 
     def append_as_follower(self, buffer: Buffer, leader_epoch: int, now_ms: int) -> LogAppendInfo:
-        """Append fetched batches at the offsets that the leader assigned.
+        """Append fetched batches byte for byte, at the offsets that the leader assigned.
 
-        Skips an incomplete last batch and batches with a leader epoch > ``leader_epoch``.
+        Skips an incomplete last batch and batches with a leader epoch > ``leader_epoch``. Raises
+        CORRUPT_MESSAGE for a batch that must be fetched again.
         """
         headers = validate_replicated(buffer, leader_epoch=leader_epoch)
         if not headers:
             return LogAppendInfo(-1, -1, -1, self.log_start_offset)
         first, last = headers[0], headers[-1]
         if first.base_offset < self.log_end_offset:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"replicated base offset must be >= {self.log_end_offset}, got {first.base_offset}",
-            )
+            self._admit_earlier_batch(first, now_ms)
         data = memoryview(buffer)[: last.end_position]
-        if len(data) <= self._config.segment_bytes:
+        offset_range = last.last_offset - first.base_offset
+        if len(data) <= self._config.segment_bytes and offset_range <= RELATIVE_OFFSET_MAX:
             self._append(data, len(data), headers, max(header.max_timestamp for header in headers), now_ms)
         else:
             for header in headers:
@@ -138,6 +137,24 @@ class Log(LocalLog):
                 self._append(batch, len(batch), [header], header.max_timestamp, now_ms)
         count = sum(header.last_offset_delta + 1 for header in headers)
         return LogAppendInfo(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
+
+    def _admit_earlier_batch(self, first: BatchHeader, now_ms: int) -> None:
+        """Admit a first batch that contains the log end offset and starts below it, if it overlaps no other.
+
+        The leader returns such a batch if its log start offset is inside it and this log is empty: then this
+        log starts with that batch, as in Kafka. It also does if a truncation inside a batch has removed all
+        of that batch here.
+        """
+        if first.base_offset < self.log_end_offset <= first.last_offset:
+            if self.log_start_offset == self.log_end_offset:
+                self.truncate_fully_and_start_at(first.base_offset, now_ms)
+                return
+            if first.base_offset >= self._segments[-1].next_offset():
+                return
+        raise BrokerError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"replicated base offset must be >= {self.log_end_offset}, got {first.base_offset}",
+        )
 
     def _append(
         self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
@@ -152,6 +169,8 @@ class Log(LocalLog):
         if max_timestamp > active.roll_above_ms or not active.has_room(size_bytes, last_offset):
             is_full = not active.has_room(size_bytes, last_offset)
             if active.size and (is_full or active.is_too_old(max_timestamp, now_ms)):
+                active = self.roll(now_ms)
+            if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
                 active = self.roll(now_ms, headers[0].base_offset)
         try:
             active.append(data, headers)

@@ -94,6 +94,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self._creating: set[TopicPartition] = set()
         self._rolled: dict[Log, None] = {}
+        self._has_truncated = False
         self._pending_deletes: list[tuple[int, str]] = []
         self._opened = OpenSegments()
         self._checkpointing = asyncio.Lock()
@@ -207,6 +208,7 @@ class LogDirectory:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             on_roll=self._on_roll,
+            on_truncate=self._on_truncate,
             on_failure=self.fail,
         )
 
@@ -381,8 +383,31 @@ class LogDirectory:
     def _on_roll(self, log: Log) -> None:
         self._rolled[log] = None
 
+    def _on_truncate(self, log: Log) -> None:
+        """Lower the offsets of a truncated log; a cleaning in progress ends when it sees the truncation."""
+        if self._logs.get(log.topic_partition) is log:
+            for offsets in (self.cleaned_offsets, self.high_watermarks):
+                if offsets.get(log.topic_partition, 0) > log.log_end_offset:
+                    offsets[log.topic_partition] = log.log_end_offset
+            self._has_truncated = True
+
+    async def _checkpoint_truncations(self) -> None:
+        self._has_truncated = False
+        try:
+            await self.checkpoint_recovery_points()
+            await self.checkpoint_log_start_offsets()
+            await self.checkpoint_cleaned_offsets()
+        except StorageError:
+            self._has_truncated = True
+            raise
+
     async def flush_rolled(self) -> int:
-        """Flush the logs that rolled since the last call, to keep the recovery scan short."""
+        """Flush the logs that rolled since the last call, to keep the recovery scan short.
+
+        Also writes the checkpoints that truncations since the last call have lowered.
+        """
+        if self._has_truncated:
+            await self._checkpoint_truncations()
         rolled, self._rolled = list(self._rolled), {}
         limit = asyncio.Semaphore(SYNCS_AT_ONCE)
         failures = []

@@ -90,6 +90,34 @@ class LogFlusher:
 
         return work
 
+    def write_epochs(self, epochs: Epochs) -> None:
+        """Write the leader epochs after a truncation. Blocks.
+
+        Left to the flush that is in progress, if there is one, and on a full disk to the next one.
+        """
+        is_flushing = self._lock is not None and self._lock.locked()
+        if not is_flushing and epochs != self._checkpointed_epochs and self._try_write_epochs(epochs):
+            self._checkpointed_epochs = epochs
+
+    async def replace_stale_epochs(self, epochs: Epochs) -> None:
+        """Replace leader epochs that a flush wrote during a truncation, and that contain removed ones."""
+        if epochs != self._checkpointed_epochs and await self._context.files.offload(
+            lambda: self._try_write_epochs(epochs)
+        ):
+            self._checkpointed_epochs = epochs
+
+    def _try_write_epochs(self, epochs: Epochs) -> bool:
+        """Write the leader epochs; return False if the disk is full."""
+        path = f"{self._context.directory}/{LEADER_EPOCH_CHECKPOINT}"
+        try:
+            with suppress(FileNotFoundError):  # the directory may have been renamed for deletion
+                self._context.files.write_whole(path, format_epochs(epochs).encode())
+        except OSError as error:
+            if error.errno not in TRANSIENT_ERRORS:
+                raise
+            return False
+        return True
+
     def undo_plan(self) -> None:
         """Undo the last ``plan``, whose work failed."""
         self._checkpointed_epochs, names_changed, is_new = self._planned

@@ -412,6 +412,12 @@ def validate_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[Batc
                 ErrorCode.CORRUPT_MESSAGE,
                 f"base offset of a replicated batch must be > {last_offset}, got {header.base_offset}",
             )
+        if header.last_offset_delta < 0:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"last offset delta of the replicated batch at offset {header.base_offset} must be >= 0, "
+                f"got {header.last_offset_delta}",
+            )
         last_offset = header.last_offset
         headers.append(header)
     return headers

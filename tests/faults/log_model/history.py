@@ -44,6 +44,8 @@ class History:
     batches: list[WrittenBatch] = field(default_factory=list)
     start: int = 0
     end: int = 0
+    batches_end: int = 0
+    """End of the last batch: below ``end`` after a truncation inside a batch, and the end after a restart."""
     high_watermark: int = 0
     flushed: int = 0
     """Lower bound of the log end offset after any failure."""
@@ -64,24 +66,27 @@ class History:
 
     def append(self, batch: WrittenBatch) -> None:
         self.batches.append(batch)
-        self.end = batch.next_offset
+        self.end = self.batches_end = batch.next_offset
 
     def cut(self, offset: int) -> None:
-        """Truncate to ``offset``, the start of a batch."""
+        """Truncate to ``offset``, removing the batch that contains it."""
+        cut = [batch.first_offset for batch in self.batches if batch.next_offset > offset]
+        self.batches_end = min([offset, self.batches_end, *cut])
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
         self.end = offset
         self.start = min(self.start, offset)
-        self.flushed = min(self.flushed, offset)
+        self.flushed = min(self.flushed, self.batches_end)
         self.high_watermark = min(self.high_watermark, offset)
 
     def begin_at(self, offset: int) -> None:
         """Remove everything."""
         self.batches, self.undone = [], []
         self.start = self.end = self.high_watermark = self.flushed = self.start_kept = offset
+        self.batches_end = offset
 
     def synced(self, from_offset: int) -> None:
         """Note that everything from the segment with ``from_offset`` on is flushed."""
-        self.flushed = self.end
+        self.flushed = self.batches_end
         self.undone = [one for one in self.undone if one[1] < from_offset]
 
     def last_batches(self) -> dict[int, WrittenBatch]:

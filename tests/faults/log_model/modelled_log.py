@@ -154,31 +154,36 @@ class ModelledLog:
             assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR, refused
 
     def _at_rest(self) -> Hazard:
-        return Hazard(self.model.batches, self.model.end, self.model.start)
+        return Hazard(self.model.batches, self.model.batches_end, self.model.start)
 
     # Appends.
 
-    def _batch(self, step: Step, **how: Any) -> tuple[bytearray, WrittenBatch]:
-        model = self.model
+    def _batch(self, step: Step, first: int, **how: Any) -> tuple[bytearray, WrittenBatch]:
         count = 1 + step.two % 4
         builder = BatchBuilder(compression=CODECS[step.three % len(CODECS)], **how)
         records = []
         for number in range(count):
-            offset = model.end + number
+            offset = first + number
             timestamp = self.now_ms + (step.three * 7 + number * 13) % 40 - 20
             key = b"key %d" % ((step.one + number) % KEYS)
             is_tombstone = (step.two + number) % 11 == 10
             value = None if is_tombstone else b"%d " % offset * (1 + step.one % 12)
             builder.append(timestamp, key, value)
             records.append(Written(offset, timestamp, key, value, self.leader_epoch))
-        written = WrittenBatch(tuple(records), model.end + count, count=count)
+        written = WrittenBatch(tuple(records), first + count, count=count)
         return bytearray(builder.build()), written
 
     async def append_step(self, step: Step) -> None:
-        """Append a batch of one to four records, as leader or as follower."""
+        """Append a batch of one to four records, as leader or as follower.
+
+        After a truncation inside a batch, a follower may get a batch that starts before its log end offset.
+        """
         as_follower = step.one % 5 == 4
-        how = {"base_offset": self.model.end, "leader_epoch": self.leader_epoch} if as_follower else {}
-        data, batch = self._batch(step, **how)
+        model = self.model
+        contains_end = model.batches_end + 1 + step.two % 4 > model.end
+        first = model.batches_end if as_follower and contains_end else model.end
+        how = {"base_offset": first, "leader_epoch": self.leader_epoch} if as_follower else {}
+        data, batch = self._batch(step, first, **how)
         self._append(data, batch, as_follower=as_follower)
 
     async def produce_step(self, step: Step) -> None:
@@ -192,7 +197,7 @@ class ModelledLog:
         else:
             sequence = known[producer].base_sequence + known[producer].count
         how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
-        data, batch = self._batch(step, **how)
+        data, batch = self._batch(step, self.model.end, **how)
         self._append(data, batch._replace(producer_id=producer, base_sequence=sequence))
 
     async def repeat_step(self, step: Step) -> None:
@@ -217,7 +222,7 @@ class ModelledLog:
         self._hazard = self._at_rest()._replace(batches=[*model.batches, batch])
         append = self.log.append_as_follower if as_follower else self.log.append_as_leader
         appended = append(data, self.leader_epoch, self.now_ms)
-        assert appended.first_offset == model.end
+        assert appended.first_offset == batch.first_offset
         model.append(batch)
         self.log.high_watermark = model.high_watermark = model.end
 
@@ -300,21 +305,26 @@ class ModelledLog:
         model.start = log.log_start_offset
 
     async def truncate_step(self, step: Step) -> None:
-        """Truncate, as a follower that diverged from its leader; then write checkpoints."""
+        """Truncate, as a follower that diverged from its leader, at or inside a batch.
+
+        Then write checkpoints, or not: a crash may come before.
+        """
         model = self.model
-        starts = [batch.first_offset for batch in model.batches if batch.first_offset >= model.start]
+        starts = [batch for batch in model.batches if batch.first_offset >= model.start]
         if not starts:
             return
-        offset = starts[-1 - step.one % len(starts)]
-        self._hazard = self._at_rest()._replace(end_min=offset)
-        model.flushed = min(model.flushed, offset)
+        batch = starts[-1 - step.one % len(starts)]
+        offset = batch.first_offset + step.three % batch.count
+        self._hazard = self._at_rest()._replace(end_min=batch.first_offset)
+        model.flushed = min(model.flushed, batch.first_offset)
         undone = (list(model.batches), offset)
         model.undone.append(undone)
         self.log.truncate_to(offset, self.now_ms)
         model.undone.remove(undone)
         model.cut(offset)
         self._hazard = self._at_rest()
-        await self._checkpoint_after_cut()
+        if step.two % 2 == 0:
+            await self._checkpoint_after_cut()
 
     async def restart_at_step(self, step: Step) -> None:
         """Truncate fully and restart at the leader's log start offset."""
@@ -325,7 +335,8 @@ class ModelledLog:
         self.log.truncate_fully_and_start_at(offset, self.now_ms)
         self.model.begin_at(offset)
         self._hazard = self._at_rest()._replace(end_min=0, may_be_empty=True)
-        await self._checkpoint_after_cut()
+        if step.two % 2 == 0:
+            await self._checkpoint_after_cut()
 
     async def _checkpoint_after_cut(self) -> None:
         for _ in range(STARTS_MAX):
@@ -480,6 +491,7 @@ class ModelledLog:
         assert taken is not None or is_empty_anew, (start, end, shown, may_be)
         model.batches = [batch for batch in taken or () if batch.next_offset <= end]
         model.start, model.end = start, end
+        model.batches_end = end
         model.start_max = min(model.start_max, end)
         model.start_kept = min(model.start_kept, start)
         model.flushed = min(model.flushed, end)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from odradek.log.checkpoints import read_offsets
 from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory, unusable_directory
 from odradek.model.errors import StorageError
@@ -347,3 +348,25 @@ def test_checkpoints_of_a_deleted_log_do_not_apply_to_a_new_log(
 def test_load_counts_the_logs_in_progress(directory_harness: DirectoryHarness) -> None:
     _run(directory_harness.with_orders().close())
     assert len(directory_harness.open().loading.started) == len(ORDERS)
+
+
+def test_truncation_lowers_the_checkpoints(directory_harness: DirectoryHarness, harness: Any) -> None:
+    directory = directory_harness.with_orders()
+    log = directory.get(ORDERS[0])
+    assert log is not None
+    for _ in range(5):
+        harness.append(log, 2)
+    _run(log.flush())
+    _run(directory.checkpoint_recovery_points())
+    directory.cleaned_offsets[ORDERS[0]] = 8
+    directory.high_watermarks[ORDERS[0]] = 10
+    _run(directory.checkpoint_cleaned_offsets())
+    log.truncate_to(4, 0)
+    assert directory.cleaned_offsets[ORDERS[0]] == 4
+    assert directory.high_watermarks[ORDERS[0]] == 4
+    directory_harness.files.fail_next_write(errno.ENOSPC, name_end="checkpoint.tmp")
+    with pytest.raises(StorageError):
+        _run(directory.flush_rolled())
+    _run(directory.flush_rolled())
+    for name in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        assert read_offsets(directory_harness.files, f"/data/{name}")[ORDERS[0]] == 4

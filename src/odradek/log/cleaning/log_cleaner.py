@@ -323,6 +323,8 @@ class LogCleaner:
                 partial(self._throttle_io, cleaning),
                 self._on_step,
             ).run(self._clock.monotonic_ms)
+            if cleaning.must_end:
+                raise LogCleaningAborted("the log has changed")
             directory.cleaned_offsets[partition] = cleaned.end_offset
             await directory.checkpoint_cleaned_offsets()
         except (LogCleaningAborted, FileNotFoundError) as ended:

@@ -15,6 +15,7 @@ the one before, and indexes are rebuilt. In both cases interrupted file operatio
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from odradek.log.checkpoints import LEADER_EPOCH_CHECKPOINT
@@ -71,6 +72,7 @@ class LogLoadContext:
         "log_start_offset",
         "on_failure",
         "on_roll",
+        "on_truncate",
         "opened",
         "recovery_point",
     )
@@ -85,6 +87,7 @@ class LogLoadContext:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         on_roll: Callable[[Log], None] = lambda _: None,
+        on_truncate: Callable[[Log], None] = lambda _: None,
         on_failure: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
         self.files = files
@@ -94,6 +97,7 @@ class LogLoadContext:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.on_roll = on_roll
+        self.on_truncate = on_truncate
         self.on_failure = on_failure
 
 
@@ -153,6 +157,7 @@ def open_log(
     else:
         # Includes a segment that ends at the recovery point: its batches were synced before its indexes.
         first = max(sum(segment.base_offset < context.recovery_point for segment in segments) - 1, 0)
+        _rebuild_stale_epochs(epochs, segments[:first])
         producers = load_producer_state_before(segment_context, segments, first, snapshots)
         holes_end = _NO_LIMIT if config.is_compacted else context.recovery_point
         end_offset = _recover(segments, first, holes_end, epochs, producers, recovered)
@@ -213,6 +218,7 @@ def _log(
         entropy=context.entropy,
         is_new=is_new,
         on_roll=context.on_roll,
+        on_truncate=context.on_truncate,
         on_failure=context.on_failure,
     )
 
@@ -346,11 +352,30 @@ def _read_epochs(
         return LeaderEpochCache(), ()
     except StorageError:
         epochs = LeaderEpochCache()
-        for segment in segments:
-            for header in segment.headers():
-                _update_epochs(epochs, header)
+        _add_epochs_of(epochs, segments)
         return epochs, ()
     return epochs, epochs.entries
+
+
+def _rebuild_stale_epochs(epochs: LeaderEpochCache, segments: list[LogSegment]) -> None:
+    """Rebuild the leader epochs of segments that are not scanned, if the last batch contradicts them.
+
+    The checkpoint file may be older than these segments, if they were appended after a truncation, below a
+    recovery point from before it. Then it lacks at least the epoch of the last batch.
+    """
+    last = next((segment for segment in reversed(segments) if segment.size), None)
+    if last is not None:
+        with suppress(BrokerError):  # a corrupt batch below the recovery point fails only its reads
+            header = last.last_header()
+            if 0 <= header.leader_epoch != epochs.epoch_of(header.base_offset):
+                epochs.clear()
+                _add_epochs_of(epochs, segments)
+
+
+def _add_epochs_of(epochs: LeaderEpochCache, segments: list[LogSegment]) -> None:
+    for segment in segments:
+        for header in segment.headers():
+            _update_epochs(epochs, header)
 
 
 def _update_epochs(epochs: LeaderEpochCache, header: BatchHeader) -> None:

@@ -121,6 +121,9 @@ class ActiveSegment(LogSegment):
         number = bisect_left(self.tail_offsets, offset)
         return self.tail_positions[number] if number < len(self.tail_positions) else self.size
 
+    def next_offset(self) -> int:
+        return self.tail_offsets[-1] + 1 if self.tail_offsets else super().next_offset()
+
     def max_timestamp_and_offset(self) -> TimestampOffset:
         return TimestampOffset(self._indexes.max_timestamp, self._indexes.offset_of_max_timestamp)
 

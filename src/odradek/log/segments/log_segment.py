@@ -461,6 +461,12 @@ class LogSegment:
             next_offset = batch.last_offset + 1
         return next_offset
 
+    def last_header(self) -> BatchHeader:
+        """Return the header of the last batch; its position is meaningless. The segment must have one."""
+        for batch in self._walk_from_index(self.base_offset + RELATIVE_OFFSET_MAX):
+            last = batch
+        return read_headers(self.file().read_at(last.position, last.size_bytes))[0]
+
     def first_timestamp(self) -> int:
         """Return the max timestamp of the first batch; the segment's age counts from it."""
         first = next(self.walk(0), None)

@@ -717,3 +717,18 @@ def test_invalid_cleaner_checkpoint_is_reset(run: Callable[..., None]) -> None:
         assert harness.directory.cleaned_offsets == {ORDERS: 2}
 
     run(scenario)
+
+
+def test_cleaning_overtaken_by_a_truncation_does_not_move_the_checkpoint(run: Callable[..., None]) -> None:
+    async def scenario(harness: CleanerHarness) -> None:
+        await harness.write((A, b"1"), (A, b"2"))
+
+        def truncate(name: str) -> None:
+            if name == "segments_replaced":
+                harness.log.truncate_to(1, 0)
+
+        harness.cleaner._on_step = truncate
+        assert not await harness.clean()
+        assert harness.directory.cleaned_offsets.get(ORDERS, 0) <= 1
+
+    run(scenario)
