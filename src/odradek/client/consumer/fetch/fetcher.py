@@ -28,10 +28,10 @@ from odradek.client.consumer.fetch.plan import (
     plan_fetches,
     topic_names,
 )
-from odradek.client.consumer.fetch.session_handler import FetchSessionHandler, PartitionFetch
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
 from odradek.client.network.network_client import NetworkClient
 from odradek.client.values import Node
+from odradek.cluster.fetch_session_handler import FetchSessionHandler, PartitionFetch
 from odradek.model.client_errors import (
     AuthenticationFailed,
     ClientClosed,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from odradek.client.consumer.fetch.session_handler import FetchSessionRequest, PartitionFetch
 from odradek.client.consumer.positions.partition_state import TopicPartitionState
 from odradek.client.network.metadata import ClusterMetadata
+from odradek.cluster.fetch_session_handler import FetchSessionRequest, PartitionFetch
 from odradek.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from odradek.records.layout import INT32_MAX, INT64_MAX
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

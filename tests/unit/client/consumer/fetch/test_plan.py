@@ -12,15 +12,15 @@ from odradek.client.consumer.fetch.plan import (
     fetch_request,
     plan_fetches,
 )
-from odradek.client.consumer.fetch.session_handler import (
-    FetchSessionHandler,
-    FetchSessionRequest,
-    PartitionFetch,
-)
 from odradek.client.consumer.positions.partition_state import FetchPosition, OffsetReset
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
 from odradek.client.network.metadata import ClusterMetadata, topic_metadata
 from odradek.client.values import Node, PartitionInfo
+from odradek.cluster.fetch_session_handler import (
+    FetchSessionHandler,
+    FetchSessionRequest,
+    PartitionFetch,
+)
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.records.layout import INT32_MAX, INT64_MAX
 from odradek.wire.message_codecs import decoder, encoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.consumer.fetch.session_handler import (
+from odradek.cluster.fetch_session_handler import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchSessionHandler,

@@ -1,4 +1,4 @@
-"""Client side of incremental fetch sessions (KIP-227), one per broker.
+"""Client side of incremental fetch sessions (KIP-227), one per broker, of consumers and followers.
 
 The first request of a session lists all partitions; later ones list added, changed and forgotten partitions.
 The next request depends on the response:
@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicPartition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -37,6 +37,10 @@ class PartitionFetch(NamedTuple):
     offset: int
     max_bytes: int
     leader_epoch: int
+    log_start_offset: int = UNKNOWN_OFFSET
+    """Log start offset of a follower; consumers have none."""
+    last_fetched_epoch: int = NO_LEADER_EPOCH
+    """Epoch of a follower's last batch, to detect divergence from the leader."""
 
 
 class FetchSessionRequest(NamedTuple):

@@ -1,0 +1,1 @@
+"""Fetchers of followers: fetch from the leaders, truncate diverging logs, append."""
