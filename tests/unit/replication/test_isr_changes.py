@@ -23,7 +23,7 @@ class SubmittedChanges:
 
     def __init__(self) -> None:
         self.changes: list[IsrChange] = []
-        self._callbacks: list[Callable[[IsrChangeResult], None]] = []
+        self.callbacks: list[Callable[[IsrChangeResult], None]] = []
 
     def submit(
         self,
@@ -34,7 +34,7 @@ class SubmittedChanges:
     ) -> None:
         assert topic_partition == ORDERS
         self.changes.append(change)
-        self._callbacks.append(on_result)
+        self.callbacks.append(on_result)
 
     @property
     def isrs(self) -> list[tuple[int, ...]]:
@@ -43,10 +43,10 @@ class SubmittedChanges:
     def succeed(self) -> None:
         change = self.changes[-1]
         result = IsrChangeResult(ErrorCode.NONE, change.isr, change.leader_epoch, change.partition_epoch + 1)
-        self._callbacks[-1](result)
+        self.callbacks[-1](result)
 
     def fail(self, error: ErrorCode) -> None:
-        self._callbacks[-1](IsrChangeResult(error))
+        self.callbacks[-1](IsrChangeResult(error))
 
 
 async def lead(fixture, state, *, min_isr=1, records=0, make_batch=None):
@@ -148,6 +148,7 @@ def test_lagging_follower_is_removed_once_confirmed(run_scenario, leader_and_isr
         await fixture.replicas.shrink_isrs()
         await fixture.replicas.shrink_isrs()
         assert changes.isrs == [(1, 2)]
+        fixture.replicas.record_follower_fetch(partition, 2, 1, 0)
         assert (partition.log.high_watermark, completed) == (0, [])
         changes.succeed()
         assert (partition.log.high_watermark, completed, entry.error_code) == (1, [1], 0)
@@ -182,6 +183,9 @@ def test_result_after_a_role_change_is_ignored(run_scenario, leader_and_isr):
         )
         changes.succeed()
         assert (partition.leader_state.isr, partition.partition_epoch) == ((1,), 6)
+        fixture.replicas.record_follower_fetch(partition, 2, 0, 0)
+        changes.callbacks[0](IsrChangeResult(ErrorCode.INELIGIBLE_REPLICA))
+        assert partition.leader_state.maximal_isr == (1, 2), "the new proposal is still pending"
 
     run_scenario(scenario)
 
