@@ -154,17 +154,18 @@ class FetchAttempt:
         self._must_respond = bool(fetch_context.error)
         self._may_block = may_block
         self._only_leader = replica_id >= 0 or context.version < RACK_SINCE
+        replica_manager = context.broker.replica_manager
         # A selector is rarely configured: without one no rack is looked up.
-        has_selector = context.broker.replica_manager.replica_selector is not None
-        self._client_rack = request.rack_id if has_selector and not self._only_leader else None
+        self._client_rack: str | None = None
+        if replica_manager.replica_selector is not None and not self._only_leader:
+            self._client_rack = request.rack_id
         self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchPartitionData] = []
         for requested in fetch_context.partitions:
-            self._partitions.append(
-                context.broker.replica_manager.get_partition(requested.topic, requested.partition)
-            )
-            self._results.append(self._read(requested, self._partitions[-1]))
+            partition = replica_manager.get_partition(requested.topic, requested.partition)
+            self._partitions.append(partition)
+            self._results.append(self._read(requested, partition))
         self._may_block = True
         if replica_id >= 0 and not self.would_block:
             self._record_follower_fetches()
