@@ -93,10 +93,14 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """``/feature``: max finalized version by name."""
+    """``/feature``: max finalized version by name.
+
+    Kafka writes node version 2 from inter-broker protocol 3.3-IV0 on, and version 1 below.
+    """
 
     is_enabled: bool
     versions: Mapping[str, int]
+    node_version: int = 2
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
@@ -305,12 +309,14 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
 
 
 def encode_features(features: FinalizedFeatures) -> bytes:
-    versions = {name: {"max_version_level": version} for name, version in features.versions.items()}
-    return write_json({"features": versions, "version": 2, "status": int(features.is_enabled)})
+    levels = ("max_version_level", "min_version_level")[: 3 - features.node_version]
+    versions = {name: dict.fromkeys(levels, version) for name, version in features.versions.items()}
+    status = int(features.is_enabled)
+    return write_json({"features": versions, "version": features.node_version, "status": status})
 
 
 def decode_features(path: str, data: bytes) -> FinalizedFeatures:
-    """Decode versions 1 (with min version levels, ignored) and 2."""
+    """Decode versions 1 (with min version levels, ignored, and written as the max) and 2."""
     fields = read_json(path, data)
     version, status = fields.integer("version"), fields.integer("status")
     if version not in (1, 2) or status not in (0, 1):
@@ -319,7 +325,7 @@ def decode_features(path: str, data: bytes) -> FinalizedFeatures:
     versions = {name: features.inside(name).integer("max_version_level") for name in features.names()}
     if any(highest < 1 for highest in versions.values()):
         fields.fail("finalized versions must be >= 1")
-    return FinalizedFeatures(status == 1, versions)
+    return FinalizedFeatures(status == 1, versions, version)
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:

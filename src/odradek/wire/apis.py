@@ -99,6 +99,7 @@ APIS: Final = (
     Api(61, "DescribeProducers", 0),
     Api(65, "DescribeTransactions", 0),
     Api(66, "ListTransactions", 0),
+    Api(67, "AllocateProducerIds", 0),
 )
 
 API_BY_KEY: Final = {api.key: api for api in APIS}

@@ -134,6 +134,20 @@ GOLDEN = [
         '{"features":{"f":{"max_version_level":3}},"version":2,"status":1}',
     ),
     (
+        "features before protocol 3.3, none",
+        p.FinalizedFeatures(True, {}, 1),
+        p.encode_features,
+        p.decode_features,
+        '{"features":{},"version":1,"status":1}',
+    ),
+    (
+        "features before protocol 3.3",
+        p.FinalizedFeatures(True, {"f": 3}, 1),
+        p.encode_features,
+        p.decode_features,
+        '{"features":{"f":{"max_version_level":3,"min_version_level":3}},"version":1,"status":1}',
+    ),
+    (
         "isr change notification",
         [TopicPartition("t", 0), TopicPartition("u", 5)],
         p.encode_partitions,
@@ -204,9 +218,9 @@ def test_config_change_version_1() -> None:
     assert p.decode_config_change("/c", text) == "clients/c"
 
 
-def test_features_version_1() -> None:
-    text = b'{"features":{"f":{"max_version_level":3,"min_version_level":3}},"version":1,"status":1}'
-    assert p.decode_features("/feature", text) == p.FinalizedFeatures(True, {"f": 3})
+def test_features_version_1_with_a_lower_min_version() -> None:
+    text = b'{"features":{"f":{"max_version_level":3,"min_version_level":2}},"version":1,"status":1}'
+    assert p.decode_features("/feature", text) == p.FinalizedFeatures(True, {"f": 3}, 1)
 
 
 def test_empty_config_node() -> None:
