@@ -13,13 +13,14 @@ SEED ?= 1
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
+IBP ?=
 # A worker for each core; more than eight only take memory.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -89,6 +90,10 @@ clients-on-kafka: $(CODEC)  ## our clients' own tests against Apache Kafka: make
 	@$(BIN)/python -m tests.support.apache_kafka $(KAFKA)
 	@PYTHONPATH=$(CURDIR) ODRADEK_TEST_BROKER="$(CURDIR)/$(BIN)/python -m tests.support.apache_kafka $(KAFKA)" \
 		$(BIN)/pytest -n 2 tests/clients
+
+# Needs Maven Central (once) and Java 17; not part of `make test`.
+capture-cluster: $(CODEC)  ## record the traffic between Apache Kafka brokers again: make capture-cluster IBP="2.8 3.9"
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.support.interbroker.record $(IBP)
 
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker, and our source beside it
