@@ -1,16 +1,22 @@
-"""Composition root of the clients: chooses the system clock, randomness and network."""
+"""Composition root of the clients: chooses the system clock, randomness and network.
+
+Code that no client passes its ports to (commands, Spark tasks) takes them from here too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.ports.network import Network
-from odradek.system.clock import SystemClock
+from odradek.system.clock import SystemClock, block_thread
 from odradek.system.entropy import SystemEntropy
 from odradek.system.transports import TransportNetwork
+
+__all__ = ["ClientEnvironment", "block_thread", "new_uuid", "system_environment"]
 
 
 class ClientEnvironment(NamedTuple):
@@ -23,3 +29,8 @@ class ClientEnvironment(NamedTuple):
 
 def system_environment() -> ClientEnvironment:
     return ClientEnvironment(SystemClock(), SystemEntropy(), TransportNetwork)
+
+
+def new_uuid() -> UUID:
+    """Return a random UUID."""
+    return UUID(bytes=system_environment().entropy.uuid())

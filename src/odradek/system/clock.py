@@ -15,3 +15,8 @@ class SystemClock:
 
     async def sleep_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)
+
+
+def block_thread(duration_s: float) -> None:
+    """Block the calling thread; for code that runs without an event loop."""
+    time.sleep(duration_s)

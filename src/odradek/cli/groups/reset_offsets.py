@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -182,8 +181,9 @@ def _target_offsets(
     if target.to_datetime is not None:
         return fetch_offsets_at_time(admin, partitions, bounds, parse_datetime_ms(target.to_datetime))
     if target.by_duration is not None:
-        now_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-        start_ms = now_ms - parse_duration_ms(target.by_duration)
+        from odradek.client.environment import system_environment
+
+        start_ms = system_environment().clock.wall_ms() - parse_duration_ms(target.by_duration)
         return fetch_offsets_at_time(admin, partitions, bounds, start_ms)
     return {partition: committed.get(partition, bounds[partition].end) for partition in partitions}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -141,8 +141,10 @@ def _send(
 
 def _wait_until(due_s: float) -> float:
     """Sleep until a time, unless it has passed; return it."""
+    from odradek.client.environment import block_thread
+
     if (early_s := due_s - perf_counter()) > 0:
-        sleep(early_s)
+        block_thread(early_s)
     return due_s
 
 

@@ -8,7 +8,6 @@ open batch with room, headers that are not plain pairs, and everything while ``p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from odradek.ports.files import Buffer
@@ -23,10 +22,6 @@ SCHEDULE_MAX: Final = 16
 
 AppendedRanges = list[tuple[ProducerBatch, int, int]]
 """Batches a call appended to, each with the index of the first appended record and their count."""
-
-
-def _system_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
 
 
 def _is_plain(field: object) -> bool:
@@ -100,7 +95,7 @@ class _RangeTracker:
 class RecordAppender:
     """Appends records to the open batches of a producer.
 
-    ``wall_ms`` is the clock, by default the system's. ``ignore_keys`` sends records with keys to the sticky
+    ``wall_ms`` is the clock; only the compiled appender can do without and read the system's. ``ignore_keys`` sends records with keys to the sticky
     partition, ``explicit_partitions_only`` passes records without a partition to ``fallback``.
     """
 
@@ -114,9 +109,11 @@ class RecordAppender:
         ignore_keys: bool = False,
         explicit_partitions_only: bool = False,
     ) -> None:
+        if wall_ms is None:
+            raise ValueError("wall_ms must be a clock, got None: the pure appender has no access to the system's")
         self.paused = False
         self._fallback = fallback
-        self._wall_ms = _system_ms if wall_ms is None else wall_ms
+        self._wall_ms = wall_ms
         self._ignore_keys = ignore_keys
         self._explicit_partitions_only = explicit_partitions_only
         self._topics: dict[str, _Topic] = {}

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from odradek.client.blocking.producer import Producer
+from odradek.client.environment import new_uuid
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition
@@ -61,7 +61,7 @@ _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 
 
 def _new_attempt() -> str:
-    return uuid4().hex[:12]
+    return new_uuid().hex[:12]
 
 
 @dataclass(frozen=True)

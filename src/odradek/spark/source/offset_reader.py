@@ -7,13 +7,12 @@ raised at once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.blocking.admin import Admin
-from odradek.client.environment import system_environment
+from odradek.client.environment import block_thread, system_environment
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError, ConnectionFailed, PartialFailure, TimedOut, UnknownTopic
 from odradek.model.ids import TopicPartition
@@ -174,7 +173,7 @@ class OffsetReader:
         )
 
     def _pause(self) -> None:
-        time.sleep(self._options.retry_interval_ms / 1000)
+        block_thread(self._options.retry_interval_ms / 1000)
 
 
 def _is_retriable(error: ClientError) -> bool:

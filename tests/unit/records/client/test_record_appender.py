@@ -89,11 +89,16 @@ def test_partition_is_explicit_or_by_key_or_sticky(implementation: SimpleNamespa
     assert [record.headers for record in records if record.value == b"named"] == [(("h", b"x"),)]
 
 
-def test_default_clock_is_the_systems(implementation: SimpleNamespace) -> None:
-    appender = implementation.RecordAppender(Fallback())
+def test_default_clock_of_the_compiled_appender_is_the_systems() -> None:
+    appender = COMPILED.RecordAppender(Fallback())
     appender.set_topic("t", 1)
-    appender.set_open_batch(implementation.ProducerBatch("t", 0, 1000, 0))
+    appender.set_open_batch(COMPILED.ProducerBatch("t", 0, 1000, 0))
     assert appender.send("t", b"v", partition=0).timestamp > NOW
+
+
+def test_pure_appender_requires_a_clock() -> None:
+    with pytest.raises(ValueError, match="wall_ms must be a clock, got None"):
+        PURE.RecordAppender(Fallback())
 
 
 @pytest.mark.parametrize(

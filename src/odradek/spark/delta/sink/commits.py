@@ -7,7 +7,6 @@ crash, a lost response, another writer) the table is read again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 from pyspark.sql.types import StructField, StructType
 
-from odradek.client.environment import system_environment
+from odradek.client.environment import block_thread, system_environment
 from odradek.spark.delta.errors import CommitConflict
 from odradek.spark.delta.options import SinkOptions
 from odradek.spark.delta.schemas import compare_schemas, parse_schema
@@ -103,7 +102,7 @@ def commit_once(
     failure: CommitFailedError | None = None
     for attempt in range(options.commit_attempts_max):
         if attempt:
-            time.sleep(min(_FIRST_WAIT_S * 2 ** (attempt - 1), _WAIT_S_MAX))
+            block_thread(min(_FIRST_WAIT_S * 2 ** (attempt - 1), _WAIT_S_MAX))
         try:
             with storage_errors(options.path):
                 table = prepare_table(options, schema)

@@ -8,7 +8,6 @@ mistaken for others. After a failure the task's files are removed, best effort.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odradek.client.environment import new_uuid
 from odradek.spark.delta.errors import StorageFailed
 from odradek.spark.delta.partition_values import Key, folder, split
 from odradek.spark.delta.sink.statistics import add_statistics
@@ -147,7 +147,7 @@ class ParquetFiles:
         directory = self._root + folder(self._partition_by, key)
         if directory and is_local(self._table_path):
             self._file_system.create_dir(directory, recursive=True)
-        path = f"{directory}part-{uuid.uuid4()}.{self._compression}.parquet"
+        path = f"{directory}part-{new_uuid()}.{self._compression}.parquet"
         stream = self._file_system.open_output_stream(path)
         metadata: list[pq.FileMetaData] = []
         # Stored before the writer is created: after a failure the file must be removed.

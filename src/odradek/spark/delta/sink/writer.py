@@ -7,7 +7,6 @@ outcome is unknown, and the files are left to vacuum.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from odradek.client.environment import new_uuid
 from odradek.spark.delta import maintenance, schemas
 from odradek.spark.delta.errors import InvalidRows, TableOptionError
 from odradek.spark.delta.options import SinkOptions
@@ -51,7 +51,7 @@ class TableWriter:
         self.options = options
         self.overwrite = overwrite
         self.schema = schemas.table_schema(dead_letters.table_columns(frame), options.path)
-        self.job = uuid.uuid4().hex
+        self.job = new_uuid().hex
         self.partition_by = options.partition_by
         self.not_null: tuple[str, ...] = ()
         self._check_options()
