@@ -12,7 +12,7 @@ from typing import Final
 from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.log.local_log import LocalLog, LogState
 from odradek.log.producers.producer_states import ProducerStates
-from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
+from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.log_segments import fetch_slice, legacy_offsets_before
 from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
@@ -260,22 +260,6 @@ class Log(LocalLog):
             raise self._disk_health.error_for(error, "read") from error
         finally:
             context.may_block = True
-
-    # Lookups by timestamp.
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record with a timestamp >= ``timestamp``."""
-        try:
-            return self._segments.find_offset_by_timestamp(timestamp, self.log_start_offset)
-        except OSError as error:
-            raise self._disk_health.error_for(error, "search") from error
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the max timestamp."""
-        try:
-            return self._segments.find_max_timestamp()
-        except OSError as error:
-            raise self._disk_health.error_for(error, "search") from error
 
     def legacy_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
         """Return segment starts last modified by ``timestamp``, newest first, for ListOffsets version 0.

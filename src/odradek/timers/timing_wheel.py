@@ -35,11 +35,6 @@ class Timer:
         self._action = action
         self._next = _UNLINKED
 
-    @property
-    def is_pending(self) -> bool:
-        """True while the timer is on a wheel: neither fired nor cancelled."""
-        return self._next is not _UNLINKED
-
     def cancel(self) -> bool:
         """Remove the timer from its wheel; return False if it fired, was cancelled or never added."""
         after = self._next

@@ -88,8 +88,3 @@ def decode_response_header(frame: memoryview, api_key: int, api_version: int) ->
     except (error, IndexError) as cause:
         raise RemoteProtocolViolation(f"response header cannot be decoded: {cause}") from cause
     return correlation_id, position
-
-
-def encode_response_header(correlation_id: int, api_key: int, api_version: int) -> bytes:
-    tags = b"\0" if response_header_is_flexible(api_key, api_version) else b""
-    return _CORRELATION.pack(correlation_id) + tags

@@ -61,7 +61,7 @@ def _check_outside(log: Log, model: History) -> None:
 def _check_times(log: Log, shown: list[Written]) -> None:
     times = {record.timestamp for record in shown}
     for timestamp in sorted(times | {time + 1 for time in times})[:: 1 + len(times) // 6]:
-        batches_read = log.offset_for_timestamp(timestamp)
+        batches_read = log.segments.find_offset_by_timestamp(timestamp, log.log_start_offset)
         expected = first_not_older(shown, timestamp)
         assert (batches_read and (batches_read.timestamp, batches_read.offset)) == expected, timestamp
 
@@ -71,7 +71,7 @@ def _check_largest_time(log: Log, batches: list[WrittenBatch]) -> None:
 
     There is none if compaction has left only the header of the batch with the largest timestamp.
     """
-    batches_read = log.offset_of_max_timestamp()
+    batches_read = log.segments.find_max_timestamp()
     everything = records_of(batches, 0, log.log_end_offset)
     expected = first_not_older(everything, max((record.timestamp for record in everything), default=-1))
     is_whole_log = all(len(batch.records) == batch.count for batch in batches)

@@ -35,7 +35,8 @@ CREATE_TIME, APPEND_TIME = 0, 1
 def clients_of_this_process() -> Iterator[None]:
     """Close the clients of this process, which runs the tasks instead of Spark's workers."""
     yield
-    client_pool.close_all()
+    for entry in list(client_pool._pool._entries.values()):
+        client_pool.discard(entry.client)
 
 
 def create(bootstrap: str, topic: str, **config: str) -> None:

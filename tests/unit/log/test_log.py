@@ -384,30 +384,30 @@ def test_records_are_found_by_timestamp_across_segments(harness: Any) -> None:
     for number in range(20):
         harness.append(log, 2, timestamp=1000 + number * 10)
     assert len(log.segments) > 4
-    assert log.offset_for_timestamp(0) == TimestampOffset(1000, 0, 0)
-    assert log.offset_for_timestamp(1101) == TimestampOffset(1101, 21, 0)
-    assert log.offset_for_timestamp(1102) == TimestampOffset(1110, 22, 0)
-    assert log.offset_for_timestamp(1191) == TimestampOffset(1191, 39, 0)
-    assert log.offset_for_timestamp(1192) is None
+    assert log.segments.find_offset_by_timestamp(0, log.log_start_offset) == TimestampOffset(1000, 0, 0)
+    assert log.segments.find_offset_by_timestamp(1101, log.log_start_offset) == TimestampOffset(1101, 21, 0)
+    assert log.segments.find_offset_by_timestamp(1102, log.log_start_offset) == TimestampOffset(1110, 22, 0)
+    assert log.segments.find_offset_by_timestamp(1191, log.log_start_offset) == TimestampOffset(1191, 39, 0)
+    assert log.segments.find_offset_by_timestamp(1192, log.log_start_offset) is None
     log.high_watermark = 30
     log.advance_log_start_offset(25)
-    assert log.offset_for_timestamp(0) == TimestampOffset(1121, 25, 0)
+    assert log.segments.find_offset_by_timestamp(0, log.log_start_offset) == TimestampOffset(1121, 25, 0)
 
 
 def test_first_record_with_the_max_timestamp_is_found(harness: Any) -> None:
     log = harness.create(segment_bytes=400)
-    assert log.offset_of_max_timestamp() is None
+    assert log.segments.find_max_timestamp() is None
     for timestamp in (1000, 3000, 2000, 3000, 1500, 1600, 1700, 1800):
         harness.append(log, timestamp=timestamp)
-    assert log.offset_of_max_timestamp() == TimestampOffset(3000, 1, 0)
+    assert log.segments.find_max_timestamp() == TimestampOffset(3000, 1, 0)
     harness.append(log, 3, timestamp=2999, leader_epoch=4)
-    assert log.offset_of_max_timestamp() == TimestampOffset(3001, 10, 4)
+    assert log.segments.find_max_timestamp() == TimestampOffset(3001, 10, 4)
 
 
 def test_timestamp_is_found_inside_compressed_batches(harness: Any) -> None:
     log = harness.create()
     harness.append(log, 50, timestamp=1000, compression=Compression.LZ4)
-    assert log.offset_for_timestamp(1033) == TimestampOffset(1033, 33, 0)
+    assert log.segments.find_offset_by_timestamp(1033, log.log_start_offset) == TimestampOffset(1033, 33, 0)
 
 
 def test_legacy_offsets_before(harness: Any) -> None:

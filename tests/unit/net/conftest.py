@@ -18,7 +18,7 @@ from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryListener, MemoryNetwork
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.frames import FrameReader
-from odradek.wire.headers import RequestHeader, decode_request_header, encode_response_header
+from odradek.wire.headers import RequestHeader, decode_request_header, response_header_is_flexible
 from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.wire.messages.list_groups import ListGroupsResponse
@@ -60,7 +60,7 @@ class ScriptedBroker:
         offers = [ApiVersion(key, *some) for key, some in self.offered_versions.items()]
         if not first <= header.api_version <= last:
             error_body = encoder(ApiVersionsResponse, 0)(ApiVersionsResponse(error_code=35))
-            return framed(encode_response_header(header.correlation_id, 18, 0) + error_body)
+            return framed(response_header(header) + error_body)
         return reply(header, ApiVersionsResponse(api_keys=offers))
 
     def _accept(self, connection: Connection) -> _ScriptedConnection:
@@ -102,9 +102,13 @@ def framed(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
+def response_header(header: RequestHeader) -> bytes:
+    tags = b"\0" if response_header_is_flexible(header.api_key, header.api_version) else b""
+    return header.correlation_id.to_bytes(4, "big") + tags
+
+
 def reply(header: RequestHeader, message: Any) -> bytes:
-    head = encode_response_header(header.correlation_id, header.api_key, header.api_version)
-    return framed(head + encoder(message.__class__, header.api_version)(message))
+    return framed(response_header(header) + encoder(message.__class__, header.api_version)(message))
 
 
 class NetHarness:

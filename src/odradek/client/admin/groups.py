@@ -37,17 +37,16 @@ _VERSION_BYTES: Final = 2
 
 
 class GroupListing(NamedTuple):
-    """A listed group. ``state`` is empty for brokers before 2.6, ``type`` for brokers before 3.8."""
+    """A listed group.
+
+    ``protocol_type`` is empty for a group that only has offsets, of consumers that assign partitions
+    themselves; ``state`` for brokers before 2.6, ``type`` for brokers before 3.8.
+    """
 
     group_id: str
     protocol_type: str
     state: str
     type: str
-
-    @property
-    def is_simple(self) -> bool:
-        """True if it only has offsets, of consumers that assign partitions themselves."""
-        return not self.protocol_type
 
 
 class GroupMember(NamedTuple):

@@ -64,11 +64,6 @@ class ProducerStateEntry(NamedTuple):
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    @property
-    def last_data_offset(self) -> int:
-        """Last offset of the last batch; -1 if there is no batch of this epoch."""
-        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
-
     def find(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """Return the retained batch with exactly these sequences."""
         for batch in self.batches:

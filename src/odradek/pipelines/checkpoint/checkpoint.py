@@ -154,10 +154,6 @@ class Checkpoint:
         """Write a sidecar file, atomically on a local file system."""
         self._write(f"{self._root}/{SIDECAR_DIRECTORY}/{name}", text)
 
-    def remove_sidecar(self, name: str) -> None:
-        """Remove a sidecar file, if it exists."""
-        self._remove(f"{self._root}/{SIDECAR_DIRECTORY}/{name}")
-
     def read_beside(self, name: str) -> str | None:
         """Return a file beside the directory, which stays when it is moved; None if it does not exist."""
         return self._text_of(f"{self._root}.{name}")

@@ -143,10 +143,6 @@ class GroupLease:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
-    @property
-    def is_held(self) -> bool:
-        return self._is_held.is_set()
-
     def wait(self, timeout_s: float = JOIN_S) -> None:
         """Wait for the lease; raise LeaseTaken if another member gets it."""
         self._is_decided.wait(timeout_s)

@@ -49,12 +49,6 @@ def _check_streaming(rows: DataFrame, result: DataFrame, requirement: str) -> Da
     return result
 
 
-def check_transform(spec: Spec) -> None:
-    """Import the transform, without Spark; raise TransformFailed."""
-    if spec.transform.module is not None and spec.transform.function is not None:
-        load_function(spec.transform.module, spec.transform.function, spec.directory)
-
-
 def load_function(module: str, function: str, directory: Path) -> Callable[[DataFrame], DataFrame]:
     """Load a function of a module beside the pipeline file, or of an installed one."""
     if str(directory) not in sys.path:

@@ -81,14 +81,6 @@ class ClientPool:
             discarded = [self._entries.pop(key).client for key in keys]
         _close(discarded)
 
-    def clear(self) -> None:
-        """Close all clients."""
-        self._reset_after_fork()
-        with self._lock:
-            discarded = [entry.client for entry in self._entries.values()]
-            self._entries.clear()
-        _close(discarded)
-
     def _take_surplus(self) -> list[Any]:
         """Remove idle and surplus clients; the most recently used one always stays."""
         oldest_ms = self.now_ms() - self.idle_max_ms
@@ -146,8 +138,3 @@ def get_producer(settings: Mapping[str, str]) -> Producer:
 def discard(client: Closable) -> None:
     """Close a client after an error and remove it from the pool."""
     _pool.discard(client)
-
-
-def close_all() -> None:
-    """Close all clients of this process."""
-    _pool.clear()

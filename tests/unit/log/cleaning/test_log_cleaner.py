@@ -302,7 +302,7 @@ def test_timestamps_of_a_cleaned_segment_are_preserved(run: Callable[..., None])
 
 
 def offset_at(harness: CleanerHarness, timestamp: int) -> int:
-    record = harness.log.offset_for_timestamp(timestamp)
+    record = harness.log.segments.find_offset_by_timestamp(timestamp, harness.log.log_start_offset)
     assert record is not None
     return record.offset
 

@@ -90,7 +90,7 @@ def test_snapshot_is_taken_on_roll_and_on_close(harness: Any, sender: Idempotent
     harness.run(log.flush())
     assert snapshots(harness) == bases[1:]
     for base in bases[1:]:
-        assert [entry.last_data_offset for entry in snapshot(harness, base)] == [base - 1]
+        assert [entry.batches[-1].last_offset for entry in snapshot(harness, base)] == [base - 1]
     sender.write(log)
     assert stop(harness, log) == 16
     assert snapshots(harness) == [*bases[1:], 16]
@@ -145,7 +145,7 @@ def test_no_batch_is_read_after_a_clean_shutdown(harness: Any, sender: Idempoten
 
     harness.files.open = record_open
     log = harness.open(SMALL, recovery_point=end)
-    assert [producer.last_data_offset for producer in log.producers] == [17]
+    assert [producer.batches[-1].last_offset for producer in log.producers] == [17]
     last = log.segments[-1].base_offset
     assert set(read) <= {file_name(last, suffix) for suffix in (".log", ".index", ".timeindex")}
     assert sender.resend(log, 8) == 16
@@ -303,7 +303,7 @@ def test_truncation_deletes_later_snapshots_and_restores_producer_state(
     log = harness.open(SMALL, recovery_point=end)
     log.truncate_to(7, harness.now_ms)
     assert max(snapshots(harness)) <= 7
-    assert [producer.last_data_offset for producer in log.producers] == [5]
+    assert [producer.batches[-1].last_offset for producer in log.producers] == [5]
     assert [sender.resend(log, number) for number in (2, 5)] == [4, None]
 
 
@@ -333,7 +333,7 @@ def test_snapshot_written_during_a_truncation_is_deleted(harness: Any, sender: I
     assert all(offset <= 6 for offset in snapshots(harness))
     harness.run(log.flush())
     assert snapshots(harness) == [segment.base_offset for segment in log.segments][1:]
-    assert [producer.last_data_offset for producer in log.producers] == [5]
+    assert [producer.batches[-1].last_offset for producer in log.producers] == [5]
 
 
 def test_follower_append_over_several_segments_takes_snapshots(
@@ -352,7 +352,7 @@ def test_follower_append_over_several_segments_takes_snapshots(
     assert [len(segment.aborted()) for segment in follower.segments] == [0] * (len(bases) - 1) + [1]
     harness.run(follower.flush())
     assert snapshots(harness) == bases[1:]
-    assert [snapshot(harness, base)[0].last_data_offset for base in bases[1:]] == [
+    assert [snapshot(harness, base)[0].batches[-1].last_offset for base in bases[1:]] == [
         min(base - 1, 17) for base in bases[1:]
     ]
 

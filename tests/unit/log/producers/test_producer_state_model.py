@@ -175,7 +175,7 @@ class LogUnderTest:
                 entry.producer_epoch,
                 entry.coordinator_epoch,
                 entry.last_sequence,
-                entry.last_data_offset,
+                entry.batches[-1].last_offset if entry.batches else -1,
                 entry.transaction_first_offset,
             )
             for entry in log.producers

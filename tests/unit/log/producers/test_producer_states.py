@@ -235,7 +235,7 @@ def test_entries_are_a_consistent_snapshot() -> None:
     partition.end_transaction()
     partition.append(0, producer=8)
     assert before == copy
-    assert [entry.last_data_offset for entry in before] == [1]
+    assert [entry.batches[-1].last_offset for entry in before] == [1]
 
 
 def test_non_transactional_batch_is_rejected_during_a_transaction() -> None:

@@ -36,9 +36,9 @@ def test_kafka_segment_is_opened_and_read(harness: Any) -> None:
     log = harness.open(CONFIG)
     assert (log.log_start_offset, log.log_end_offset) == (100, 112)
     assert [value for _, _, value in harness.records(log)] == VALUES
-    assert log.offset_for_timestamp(2500) == TimestampOffset(3000, 102, 4)
-    assert log.offset_for_timestamp(5001) == TimestampOffset(5001, 107, 5)
-    assert log.offset_of_max_timestamp() == TimestampOffset(6001, 111, 5)
+    assert log.segments.find_offset_by_timestamp(2500, log.log_start_offset) == TimestampOffset(3000, 102, 4)
+    assert log.segments.find_offset_by_timestamp(5001, log.log_start_offset) == TimestampOffset(5001, 107, 5)
+    assert log.segments.find_max_timestamp() == TimestampOffset(6001, 111, 5)
 
 
 def test_rebuilt_indexes_equal_those_of_kafka(harness: Any) -> None:

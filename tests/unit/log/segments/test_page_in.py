@@ -33,7 +33,7 @@ def test_timestamp_lookup_on_a_thread_equals_the_direct_one(
 ) -> None:
     log = _fill(LogHarness(), segment_timestamps)
     for timestamp in timestamps:
-        assert _find(log, timestamp) == log.offset_for_timestamp(timestamp)
+        assert _find(log, timestamp) == log.segments.find_offset_by_timestamp(timestamp, log.log_start_offset)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from odradek.pipelines.checkpoint.start_offsets import START_FILE
 from odradek.pipelines.monitoring.run_monitor import RunMonitor
 from odradek.pipelines.query import marker_retention
 from odradek.pipelines.query.marker_retention import check_retention, too_old_message
-from odradek.pipelines.query.transforms import TransformFailed, check_transform
+from odradek.pipelines.query.transforms import TransformFailed, load_function
 from odradek.pipelines.run.driver_process import session_id, session_members
 from odradek.pipelines.run.failures import BACKOFF_MAX_MS, Restarts
 from odradek.pipelines.run.supervisor import Supervisor
@@ -149,10 +149,8 @@ def test_too_old_batch_is_reported_with_time_and_advice(tmp_path: Path) -> None:
 
 def test_failing_transform_import_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "bad_transform.py").write_text("x = 1\nraise KeyError('castle')\ndef clean(df): return df\n")
-    text = TABLES + '[transform]\nmodule = "bad_transform:clean"\n'
-    spec = parse_spec(text, tmp_path / "orders.toml", {})
     try:
         with pytest.raises(TransformFailed, match=r"bad_transform\.py:2: KeyError: 'castle'"):
-            check_transform(spec)
+            load_function("bad_transform", "clean", tmp_path)
     finally:
         sys.path.remove(str(tmp_path))

@@ -47,10 +47,6 @@ class BufferPool:
     def waiting_count(self) -> int:
         return len(self._waiting)
 
-    @property
-    def kept_count(self) -> int:
-        return sum(map(len, self._free.values()))
-
     def try_allocate(self, size_bytes: int) -> bool:
         """Reserve memory if it is free and no allocation is waiting."""
         if self._waiting or size_bytes > self.available_bytes:
