@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         PartitionInfo,
         RecordMetadata,
     )
-    from odradek.model.acl_operations import Operation
+    from odradek.model.acl_operations import AclOperation
     from odradek.model.client_errors import (
         AuthenticationFailed,
         AuthorizationFailed,
@@ -127,7 +127,7 @@ _EXPORTS = {
     "odradek.model.protocol_enums": (
         *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
     ),
-    "odradek.model.acl_operations": ("Operation",),
+    "odradek.model.acl_operations": ("AclOperation",),
     "odradek.records.client.consumer": ("ConsumerRecord",),
     "odradek.records.client.producer": ("Delivery",),
 }
@@ -137,6 +137,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 
 __all__ = [
     "ALL_RECORDS",
+    "AclOperation",
     "Admin",
     "Assignment",
     "Assignor",
@@ -183,7 +184,6 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetOutOfRange",
     "OffsetSpec",
-    "Operation",
     "PartialFailure",
     "PartitionInfo",
     "Partitioner",

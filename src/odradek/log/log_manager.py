@@ -42,21 +42,21 @@ class LogManager:
 
         Existing directories are locked first, so that no directory is created if one of them is in use.
         """
-        directories = cls()
-        directories.paths = list(map(files.absolute, paths))
-        for path in directories.paths:
-            if directories.paths.count(path) > 1:
+        log_manager = cls()
+        log_manager.paths = list(map(files.absolute, paths))
+        for path in log_manager.paths:
+            if log_manager.paths.count(path) > 1:
                 raise StorageError(f"log.dirs contains {path} twice")
         try:
-            for path in sorted(directories.paths, key=lambda path: not files.exists(path)):
-                directories._open_directory(files, path, entropy)
-                directories._check_first()
-            directories._online.sort(key=lambda directory: directories.paths.index(directory.path))
+            for path in sorted(log_manager.paths, key=lambda path: not files.exists(path)):
+                log_manager._open_directory(files, path, entropy)
+                log_manager._check_first()
+            log_manager._online.sort(key=lambda directory: log_manager.paths.index(directory.path))
         except StorageError:
-            for directory in directories:
+            for directory in log_manager:
                 directory.abandon()
             raise
-        return directories
+        return log_manager
 
     def _open_directory(self, files: FileSystem, path: str, entropy: Entropy) -> None:
         try:

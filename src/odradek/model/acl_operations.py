@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 
-class Operation(enum.IntEnum):
+class AclOperation(enum.IntEnum):
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -18,7 +18,7 @@ class Operation(enum.IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-def bit_field(operations: Iterable[Operation]) -> int:
+def bit_field(operations: Iterable[AclOperation]) -> int:
     """Return the bit field of operations: bit n is the operation with code n."""
     return sum(1 << operation for operation in operations)
 
@@ -26,23 +26,23 @@ def bit_field(operations: Iterable[Operation]) -> int:
 _NOT_REQUESTED: Final = -2147483648
 
 
-def operations_in(field: int) -> frozenset[Operation] | None:
+def operations_in(field: int) -> frozenset[AclOperation] | None:
     """Return the operations of a bit field; None if they were not requested."""
     if field == _NOT_REQUESTED:
         return None
-    return frozenset(operation for operation in Operation if field >> operation & 1)
+    return frozenset(operation for operation in AclOperation if field >> operation & 1)
 
 
-_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+_CONFIGS: Final = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 
 TOPIC_OPERATIONS: Final = bit_field(
     (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
         *_CONFIGS,
     )
 )
@@ -50,15 +50,15 @@ TOPIC_OPERATIONS: Final = bit_field(
 
 CLUSTER_OPERATIONS: Final = bit_field(
     (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.IDEMPOTENT_WRITE,
         *_CONFIGS,
     )
 )
 """All operations on the cluster."""
 
-GROUP_OPERATIONS: Final = bit_field((Operation.READ, Operation.DELETE, Operation.DESCRIBE))
+GROUP_OPERATIONS: Final = bit_field((AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE))
 """All operations on a group."""

@@ -481,7 +481,7 @@ class Partition:
             return NOT_FOUND
         raise BrokerError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"unknown special timestamp {timestamp}")
 
-    async def find_time(
+    async def find_offset_by_timestamp(
         self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
     ) -> TimestampAndOffset:
         """Search the offset of a timestamp, or of the largest one. Old segments are read on threads."""

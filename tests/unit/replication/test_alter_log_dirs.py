@@ -13,10 +13,10 @@ from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits
 from odradek.testing.entropy import SeededEntropy
 
 
-def alter_log_dirs(directories, fixture, partition=None):
+def alter_log_dirs(log_manager, fixture, partition=None):
     missing = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return AlterLogDirs(
-        directories, lambda *_: partition, lambda *_: missing, fixture.clock, AlterLogDirsLimits, NoCleaning()
+        log_manager, lambda *_: partition, lambda *_: missing, fixture.clock, AlterLogDirsLimits, NoCleaning()
     )
 
 
@@ -57,14 +57,14 @@ def test_future_log_diverging_before_last_segment_is_recreated(run_scenario, lea
 def test_move_fails_if_current_directory_has_just_failed(run_scenario, leader_and_isr):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
-        directories = SimpleNamespace(
+        log_manager = SimpleNamespace(
             paths=["/data", "/other"],
             failed={},
             find=lambda _: None,
             find_directory=lambda _: {"log": "elsewhere"},
         )
         with pytest.raises(BrokerError) as raised:
-            await alter_log_dirs(directories, fixture, partition).request(partition.topic_partition, "/other")
+            await alter_log_dirs(log_manager, fixture, partition).request(partition.topic_partition, "/other")
         assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run_scenario(scenario)

@@ -236,7 +236,7 @@ def test_offsets_of_special_timestamps(run_scenario, leader_and_isr, make_batch)
         find = partition.find_special_offset
         assert find(-1, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 3, 3), "latest"
         assert find(-2, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest"
-        assert await partition.find_time(-3, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(5000, 0, 3), (
+        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(5000, 0, 3), (
             "largest timestamp"
         )
         assert find(-4, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest local"
@@ -252,7 +252,7 @@ def test_offsets_of_timestamps(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         append(partition, make_batch(b"a", b"b", timestamp=1000), make_batch(b"c", timestamp=3000))
-        find = partition.find_time
+        find = partition.find_offset_by_timestamp
         assert await find(0, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(1000, 0, 0)
         assert await find(1001, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(1001, 1, 0)
         assert await find(1002, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(3000, 2, 0)
@@ -264,8 +264,8 @@ def test_offsets_of_timestamps(run_scenario, leader_and_isr, make_batch):
 def test_offsets_of_an_empty_log(run_scenario, leader_and_isr):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
-        assert await partition.find_time(-3, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
-        assert await partition.find_time(500, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert await partition.find_offset_by_timestamp(500, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
         assert partition.find_special_offset(-1, 0, -1, CONSUMER_REPLICA_ID).offset == 0
         assert partition.find_special_offset(-2, 0, -1, CONSUMER_REPLICA_ID).offset == 0
 
@@ -277,8 +277,8 @@ def test_timestamp_above_high_watermark_is_not_found(run_scenario, leader_and_is
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"a", timestamp=1000), make_batch(b"b", timestamp=2000))
         fixture.fetch_as_follower(partition, 2, 1)
-        assert await partition.find_time(2000, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
-        assert (await partition.find_time(2000, 0, -1, DEBUGGING_CONSUMER_ID)).offset == 1
+        assert await partition.find_offset_by_timestamp(2000, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert (await partition.find_offset_by_timestamp(2000, 0, -1, DEBUGGING_CONSUMER_ID)).offset == 1
 
     run_scenario(scenario)
 

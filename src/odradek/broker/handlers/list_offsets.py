@@ -87,7 +87,7 @@ async def _search(
             partition = context.broker.replica_manager.get_readable_partition(
                 request.replica_id, entries.name, part.partition_index
             )
-            result = await partition.find_time(
+            result = await partition.find_offset_by_timestamp(
                 part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
             )
         except BrokerError as error:

@@ -10,7 +10,7 @@ from odradek.client.admin.api_handler import AdminApiHandler, ApiError
 from odradek.client.admin.lookup_strategies import at_any_broker, at_broker
 from odradek.client.network.node_selection import ANY_NODE
 from odradek.client.values import Node
-from odradek.model.acl_operations import Operation, operations_in
+from odradek.model.acl_operations import AclOperation, operations_in
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.version import VERSION
@@ -28,7 +28,7 @@ class ClusterDescription(NamedTuple):
     cluster_id: str | None
     controller: Node | None
     nodes: tuple[Node, ...]
-    authorized_operations: frozenset[Operation] | None
+    authorized_operations: frozenset[AclOperation] | None
 
 
 class VersionRange(NamedTuple):

@@ -17,7 +17,7 @@ from odradek.client.admin.lookup_strategies import at_broker, at_coordinator
 from odradek.client.names import Names, read_names
 from odradek.client.network.network_client import NetworkClient
 from odradek.client.network.node_selection import CoordinatorType
-from odradek.model.acl_operations import Operation, operations_in
+from odradek.model.acl_operations import AclOperation, operations_in
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.model.ids import TopicPartition
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment
@@ -70,7 +70,7 @@ class GroupDescription(NamedTuple):
     assignor: str
     members: tuple[GroupMember, ...]
     coordinator: int
-    authorized_operations: frozenset[Operation] | None
+    authorized_operations: frozenset[AclOperation] | None
 
 
 class MemberToRemove(NamedTuple):

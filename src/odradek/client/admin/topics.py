@@ -11,7 +11,7 @@ from odradek.client.admin.configs import ConfigEntry, config_text, created_entri
 from odradek.client.admin.lookup_strategies import at_any_broker, at_controller
 from odradek.client.names import CollectionOf, Names, read_names
 from odradek.client.values import PartitionInfo
-from odradek.model.acl_operations import Operation, operations_in
+from odradek.model.acl_operations import AclOperation, operations_in
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.model.uuids import parse_uuid, uuid_text
@@ -84,7 +84,7 @@ class TopicDescription(NamedTuple):
     topic_id: str | None
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]
-    authorized_operations: frozenset[Operation] | None
+    authorized_operations: frozenset[AclOperation] | None
 
 
 class NewPartitions(NamedTuple):

@@ -177,7 +177,7 @@ class Deliveries:
             yield from self._notifier.future(batch).__await__()
         return self._result()
 
-    def placed(self) -> Iterator[tuple[str, int, int, int]]:
+    def offset_ranges(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield the offsets of acknowledged records: topic, partition, first offset, count.
 
         Records without a known offset are omitted.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.cli.errors import CommandFailed
-from odradek.model.acl_operations import Operation
+from odradek.model.acl_operations import AclOperation
 from odradek.model.client_errors import ClientError, PartialFailure
 from odradek.model.errors import ConfigError
 from odradek.pipelines.clusters import admin_for, source_topics
@@ -74,7 +74,7 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
             described = _described(admin, topics)
             for topic in topics:
                 description = described.get(topic)
-                yield topic_check("source topic", topic, description, Operation.READ, brokers=source.brokers)
+                yield topic_check("source topic", topic, description, AclOperation.READ, brokers=source.brokers)
             group = admin.describe_groups([spec.observe.group], include_authorized_operations=True)
             yield group_check(spec.observe.group, group[spec.observe.group].authorized_operations)
     except (CommandFailed, ClientError, ConfigError) as failed:
@@ -100,7 +100,7 @@ def _target_checks(spec: Spec) -> Iterator[Check]:
     yield Check("sink brokers", True, spec.sink.brokers)
     for role, topic in topics.items():
         description, brokers = described.get(topic), spec.sink.brokers
-        yield topic_check(role, topic, description, Operation.WRITE, brokers=brokers, is_made=is_made)
+        yield topic_check(role, topic, description, AclOperation.WRITE, brokers=brokers, is_made=is_made)
 
 
 def _described(admin: Admin, topics: list[str]) -> dict[str, TopicDescription]:

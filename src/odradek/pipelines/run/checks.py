@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from odradek.model.acl_operations import Operation
+from odradek.model.acl_operations import AclOperation
 from odradek.pipelines.monitoring.metrics import LOOPBACK
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def topic_check(
     role: str,
     topic: str,
     described: TopicDescription | None,
-    needs: Operation,
+    needs: AclOperation,
     *,
     brokers: str = "",
     is_made: bool = False,
@@ -88,9 +88,9 @@ def topic_check(
     return Check(what, True, f"{count} partition{'' if count == 1 else 's'}")
 
 
-def group_check(group: str, allowed: Collection[Operation] | None) -> Check:
+def group_check(group: str, allowed: Collection[AclOperation] | None) -> Check:
     """Check the group whose offsets show the lag."""
-    if allowed is not None and Operation.READ not in allowed:
+    if allowed is not None and AclOperation.READ not in allowed:
         return Check(f"group {group}", False, "READ is not allowed", f"allow READ on group {group}")
     return Check(f"group {group}", True, "offsets can be committed")
 

@@ -102,5 +102,5 @@ def send_rows(producer: Producer, batches: Iterable[pyarrow.RecordBatch], topic:
 
 def _count(deliveries: Deliveries, written: SentRows) -> None:
     written.rows_count += deliveries.result()
-    for topic, partition, offset, count in deliveries.placed():
+    for topic, partition, offset, count in deliveries.offset_ranges():
         written.add(topic, partition, offset, count)

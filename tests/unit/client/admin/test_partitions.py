@@ -11,7 +11,7 @@ from odradek.client.admin.log_dirs import Replica
 from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.admin.records import ALL_RECORDS
 from odradek.client.admin.topics import NewTopic
-from odradek.model.acl_operations import Operation
+from odradek.model.acl_operations import AclOperation
 from odradek.model.client_errors import ClientError, PartialFailure, UnknownTopic
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -111,7 +111,7 @@ def test_describe_cluster_features_and_api_versions(run_with_admin: RunWithAdmin
         assert [node.id for node in description.nodes] == [broker]
         assert description.controller == description.nodes[0]
         assert description.cluster_id
-        assert Operation.ALTER in (description.authorized_operations or ())
+        assert AclOperation.ALTER in (description.authorized_operations or ())
         versions = await fixture.admin.api_versions(broker=broker)
         assert versions["CreateTopics"].highest == 7
         assert (await fixture.admin.describe_features()).supported == {}

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewPartitions, NewTopic
-from odradek.model.acl_operations import Operation
+from odradek.model.acl_operations import AclOperation
 from odradek.model.client_errors import ConnectionFailed, PartialFailure, TimedOut, UnknownTopic
 from odradek.model.errors import ErrorCode
 
@@ -143,7 +143,7 @@ def test_describe_topics_with_authorized_operations(run_with_admin: RunWithAdmin
     async def scenario(fixture: Any) -> None:
         await fixture.admin.create_topics(["a"])
         described = await fixture.admin.describe_topics(["a"], include_authorized_operations=True)
-        assert Operation.ALTER_CONFIGS in (described["a"].authorized_operations or ())
+        assert AclOperation.ALTER_CONFIGS in (described["a"].authorized_operations or ())
 
     run_with_admin(scenario)
 

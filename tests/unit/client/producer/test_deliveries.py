@@ -177,9 +177,9 @@ def test_deliveries_placed_includes_parts_of_a_split_batch() -> None:
     whole.complete(100, -1)
     failed.fail(TimedOut("too late"))
     parts[0].complete(200, -1)
-    assert [offsets[2:] for offsets in deliveries.placed()] == [(101, 2), (201, 1)]
+    assert [offsets[2:] for offsets in deliveries.offset_ranges()] == [(101, 2), (201, 1)]
     parts[1].complete(300, -1)
-    assert [offsets[2:] for offsets in deliveries.placed()] == [(101, 2), (201, 1), (300, 2)]
+    assert [offsets[2:] for offsets in deliveries.offset_ranges()] == [(101, 2), (201, 1), (300, 2)]
 
 
 def test_deliveries_placed_omits_unknown_offsets() -> None:
@@ -188,7 +188,7 @@ def test_deliveries_placed_omits_unknown_offsets() -> None:
     deliveries = Deliveries(notifier)
     deliveries.add([(sent, 0, 1)])
     sent.complete(-1, -1)
-    assert list(deliveries.placed()) == []
+    assert list(deliveries.offset_ranges()) == []
 
 
 async def _result(deliveries: Deliveries) -> int:

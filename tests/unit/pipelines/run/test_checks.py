@@ -10,7 +10,7 @@ from tests.unit.pipelines.pipeline_spec import spec_of
 
 from odradek.client.admin.topics import TopicDescription
 from odradek.client.values import PartitionInfo
-from odradek.model.acl_operations import Operation
+from odradek.model.acl_operations import AclOperation
 from odradek.pipelines.run.checks import (
     Check,
     directory_check,
@@ -27,7 +27,7 @@ from odradek.pipelines.run.plan_check import can_plan
 DELTA = 'type = "delta"\npath = "lake"'
 
 
-def described(*leaders: int, allowed: frozenset[Operation] | None = None) -> TopicDescription:
+def described(*leaders: int, allowed: frozenset[AclOperation] | None = None) -> TopicDescription:
     partitions = tuple(PartitionInfo("t", n, leader, (1,), (1,)) for n, leader in enumerate(leaders))
     return TopicDescription("t", None, False, partitions, allowed)
 
@@ -55,19 +55,19 @@ def test_deltalake_is_required_only_for_delta() -> None:
 
 
 def test_topic_with_leaders_passes() -> None:
-    assert topic_check("source topic", "t", described(1, 2), Operation.READ) == Check(
+    assert topic_check("source topic", "t", described(1, 2), AclOperation.READ) == Check(
         "source topic t", True, "2 partitions"
     )
-    assert topic_check("source topic", "t", described(1), Operation.READ).found == "1 partition"
+    assert topic_check("source topic", "t", described(1), AclOperation.READ).found == "1 partition"
 
 
 def test_missing_topic_fails_with_advice() -> None:
-    _, fix = failed(topic_check("sink topic", "t", None, Operation.WRITE, brokers="b:1"))
+    _, fix = failed(topic_check("sink topic", "t", None, AclOperation.WRITE, brokers="b:1"))
     assert fix == "odradek topics create t -b b:1, or correct the name"
 
 
 def test_auto_created_topic_passes() -> None:
-    assert topic_check("sink topic", "t", None, Operation.WRITE, is_made=True).ok
+    assert topic_check("sink topic", "t", None, AclOperation.WRITE, is_made=True).ok
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def test_planning_depends_on_certain_checks_only(what: str, source: str, is_plan
 
 
 def test_partition_without_leader_fails() -> None:
-    finding, _ = failed(topic_check("source topic", "t", described(1, -1), Operation.READ))
+    finding, _ = failed(topic_check("source topic", "t", described(1, -1), AclOperation.READ))
     assert finding == "no leader for partition 1"
 
 
 def test_denied_operations_fail() -> None:
-    topic = described(1, allowed=frozenset({Operation.DESCRIBE, Operation.READ}))
-    assert topic_check("source topic", "t", topic, Operation.READ).ok
-    finding, fix = failed(topic_check("sink topic", "t", topic, Operation.WRITE))
+    topic = described(1, allowed=frozenset({AclOperation.DESCRIBE, AclOperation.READ}))
+    assert topic_check("source topic", "t", topic, AclOperation.READ).ok
+    finding, fix = failed(topic_check("sink topic", "t", topic, AclOperation.WRITE))
     assert finding == "WRITE is not allowed"
     assert "topic t" in fix
-    assert failed(group_check("g", {Operation.DESCRIBE}))[0] == "READ is not allowed"
+    assert failed(group_check("g", {AclOperation.DESCRIBE}))[0] == "READ is not allowed"
     assert group_check("g", None).ok
-    assert group_check("g", {Operation.READ}).ok
+    assert group_check("g", {AclOperation.READ}).ok
 
 
 def test_directory_exists_or_can_be_created(tmp_path: Path) -> None:

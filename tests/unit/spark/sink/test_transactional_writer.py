@@ -75,7 +75,7 @@ class RecordingProducer:
         self.offset += batch.num_rows
         written_offsets = [("out", 0, self.offset - batch.num_rows, batch.num_rows)]
         return SimpleNamespace(
-            done=lambda: self.is_quick, result=lambda: batch.num_rows, placed=lambda: written_offsets
+            done=lambda: self.is_quick, result=lambda: batch.num_rows, offset_ranges=lambda: written_offsets
         )
 
     def flush(self) -> None:
