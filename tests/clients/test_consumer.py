@@ -189,7 +189,7 @@ def test_blocking_listener_can_commit(bootstrap: str, topic: str) -> None:
     options: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": topic, **EARLIEST}
     options["enable_auto_commit"] = False
     with odradek.Consumer(**options) as consumer:
-        listener: Any = RecordingListener(lambda: consumer.commit())  # has no on_partitions_lost
+        listener = RecordingListener(lambda: consumer.commit())
         consumer.subscribe([topic], listener=listener)
         assert values_of(read(consumer, 2)) == [b"0", b"1"]
     with odradek.Consumer(**options) as consumer:

@@ -192,7 +192,7 @@ class RecordingListener:
 def test_listener_runs_in_polling_thread(bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic)
     config = options(bootstrap, f"group-of-{topic}", "range", None)
-    listener: Any = RecordingListener()  # has no on_partitions_lost
+    listener = RecordingListener()
     with odradek.Consumer(**config) as consumer:
         listener.consumer = consumer
         consumer.subscribe([topic], listener=listener)

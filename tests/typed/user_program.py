@@ -6,12 +6,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, assert_type
 
 import odradek
-from odradek import Admin, Consumer, ConsumerRecord, Deserializer, Producer, Serializer, TopicPartition, aio
+from odradek import (
+    Admin,
+    Consumer,
+    ConsumerRecord,
+    Deserializer,
+    Producer,
+    RebalanceListener,
+    Serializer,
+    TopicPartition,
+    aio,
+)
 
 
 class Order:
@@ -32,6 +42,30 @@ class LegacySerde:
 
     def deserialize(self, topic: str, data: Any) -> Any:
         return data
+
+
+class AssignedListener:
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None: ...
+
+
+class RevokedListener:
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None: ...
+
+
+class LostListener:
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None: ...
+
+
+class InheritedListener(RebalanceListener):
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+
+class MisspelledListener:
+    def on_partition_assigned(self, partitions: list[TopicPartition]) -> None: ...
+
+
+class WrongListener:
+    def on_partitions_assigned(self, partitions: list[str]) -> None: ...
 
 
 def order_of(data: bytes) -> Order:
@@ -202,3 +236,13 @@ def serdes_can_be_annotated(
     assert_type(Consumer(key_deserializer=plain, value_deserializer=deserializer), Consumer[int, Order])
     Producer(value_serializer=serializer).send("orders", Order())
     Producer(value_serializer=deserializer)  # error
+
+
+def listeners_need_one_method(consumer: Consumer, async_consumer: aio.Consumer) -> None:
+    consumer.subscribe(["visits"], listener=AssignedListener())
+    consumer.subscribe(["visits"], listener=RevokedListener())
+    async_consumer.subscribe(["visits"], listener=LostListener())
+    async_consumer.subscribe(pattern="visits-.*", listener=InheritedListener())
+    consumer.subscribe(["visits"], listener=MisspelledListener())  # error
+    consumer.subscribe(["visits"], listener=WrongListener())  # error
+    async_consumer.subscribe(["visits"], listener=print)  # error

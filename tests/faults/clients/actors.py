@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from tests.faults.clients.history import Assigned, ConsumerPart, Poll, ProducerPart, Send, Transaction
 
@@ -217,14 +217,14 @@ class Reader(Actor):
             asyncio.run(self._live_asyncio(options, lasts))
             return
         with odradek.Consumer(**options) as consumer:
-            consumer.subscribe([TOPIC], listener=cast(Any, self))  # has no on_partitions_lost
+            consumer.subscribe([TOPIC], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 self._poll(consumer)
 
     async def _live_asyncio(self, options: dict[str, Any], lasts: int) -> None:
         """The same with asyncio, where a poll or commit may be cancelled at any time."""
         async with odradek.aio.Consumer(**options) as consumer:
-            consumer.subscribe([TOPIC], listener=cast(Any, self))  # has no on_partitions_lost
+            consumer.subscribe([TOPIC], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 try:
                     async with asyncio.timeout(self.rng.choice((0.001, 0.01, 60))):

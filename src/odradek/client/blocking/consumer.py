@@ -99,12 +99,13 @@ def _run_sync(
 
 
 class Consumer(Generic[Key_co, Value_co]):
-    """Reads records. ``odradek.aio.Consumer`` is the asyncio version.
+    """Blocking consumer; ``odradek.aio.Consumer`` is its asyncio counterpart.
 
-    Options have Kafka's names, in a mapping or, with underscores, as keyword arguments. ``key_deserializer``
-    and ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
-    ``"str"``, ``"json"`` and ``"bytes"``, the default. A consumer is not thread-safe; only ``wakeup`` may be
-    called from any thread. The examples of methods use a ``consumer`` like this one, in group ``readers``.
+    Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
+    ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
+    ``"str"``, ``"json"`` and ``"bytes"`` (the default). Use a consumer from one thread at a time; only
+    ``wakeup`` may be called from anywhere. Examples of methods use a ``consumer`` like this one, in group
+    ``readers``.
 
     >>> from odradek import Consumer, TopicPartition
     >>> with Consumer(bootstrap_servers="localhost:9092") as consumer:
@@ -210,9 +211,9 @@ class Consumer(Generic[Key_co, Value_co]):
     # Lifecycle.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Commit if auto-commit is enabled, leave the group, close all connections. May be called again.
+        """Commit if auto commit is enabled, leave the group, and close all connections. Idempotent.
 
-        Waits for brokers for at most ``timeout_s``, by default 30 seconds.
+        Waits for brokers at most ``timeout_s`` (default: 30 seconds).
 
         >>> consumer.close()
         """
@@ -233,7 +234,7 @@ class Consumer(Generic[Key_co, Value_co]):
         self.close()
 
     def wakeup(self) -> None:
-        """End the waiting call, or the next one that waits, with ``WakeupError``. Callable from any thread.
+        """Raise ``WakeupError`` in the waiting call, or else in the next one that would wait. Thread-safe.
 
         >>> consumer.wakeup()
         """
@@ -244,11 +245,10 @@ class Consumer(Generic[Key_co, Value_co]):
     def poll(
         self, timeout_s: float | None = 1.0, max_records: int | None = None
     ) -> list[ConsumerRecord[Key_co, Value_co]]:
-        """Return the next records; immediately if some are fetched, none after ``timeout_s``.
+        """Return the next records: at once if some are buffered, none after ``timeout_s`` without any.
 
-        At most ``max_records``, by default ``max.poll.records``; in order within each partition. Also handles
-        group rebalances, calls the rebalance listener, and auto-commits. ``timeout_s=None`` waits without
-        limit.
+        Returns at most ``max_records`` (default: ``max.poll.records``), in order within each partition. Also
+        takes part in rebalances, calls the rebalance listener, and auto-commits. None waits without limit.
 
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
@@ -266,10 +266,10 @@ class Consumer(Generic[Key_co, Value_co]):
                     return records
 
     def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
-        """Poll into a ``pyarrow.RecordBatch``, without a Python object per record.
+        """Return the next records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
         Columns: ``key``, ``value`` (binary, not deserialized), ``topic``, ``partition``, ``offset``,
-        ``timestamp`` and ``headers``. At most ``max_records`` rows, by default all fetched ones.
+        ``timestamp`` and ``headers``. At most ``max_records`` rows (default: what is buffered).
 
         >>> consumer.poll_arrow(timeout_s=1.0).column_names
         ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
@@ -291,7 +291,7 @@ class Consumer(Generic[Key_co, Value_co]):
     def __iter__(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
         """Iterate over records, waiting without limit.
 
-        Records that the loop has not received do not count as read: they are not committed, and the next poll
+        Only records handed to the loop count as consumed: no commit covers the others, and the next poll
         returns them.
         """
         return chain.from_iterable(iter(self._take_for_iteration, None))

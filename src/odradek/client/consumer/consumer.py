@@ -15,7 +15,7 @@ from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, Consu
 from odradek.client.consumer.fetch.buffer import Deserialize
 from odradek.client.consumer.group.callbacks import OnCaller
 from odradek.client.consumer.positions.partition_state import OffsetReset
-from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.rebalance_listener import AnyRebalanceListener
 from odradek.client.consumer.validation import OffsetsToCommit
 from odradek.client.environment import ClientEnvironment, system_environment
 from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
@@ -221,7 +221,7 @@ class Consumer(Generic[Key_co, Value_co]):
         topics: Names | None = None,
         *,
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: AnyRebalanceListener | None = None,
     ) -> None:
         """Subscribe to topics as a member of the consumer group.
 

@@ -25,7 +25,7 @@ from odradek.client.consumer.positions.offset_fetcher import OffsetFetcher
 from odradek.client.consumer.positions.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.consumer.positions.partition_state import FetchPosition, OffsetReset
 from odradek.client.consumer.positions.subscription_state import SubscriptionState, SubscriptionType
-from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.rebalance_listener import AnyRebalanceListener
 from odradek.client.consumer.topic_metadata import fetch_topic_metadata
 from odradek.client.consumer.validation import (
     OffsetsToCommit,
@@ -181,7 +181,7 @@ class ConsumerEngine:
         self,
         topics: Names | None,
         pattern: str | re.Pattern[str] | None,
-        listener: RebalanceListener | None,
+        listener: AnyRebalanceListener | None,
     ) -> None:
         self._require_group("subscribe")
         if (topics is None) is (pattern is None):

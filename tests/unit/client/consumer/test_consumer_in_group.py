@@ -146,7 +146,7 @@ def test_poll_inside_listener_raises_in_outer_poll() -> None:
             async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
                 await reader.poll(1)
 
-        reader.subscribe(["a"], listener=PollingListener())  # type: ignore[arg-type]
+        reader.subscribe(["a"], listener=PollingListener())
         with pytest.raises(InvalidState, match="poll must not be called inside poll"):
             await reader.poll(30)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.support.simulation.consumer_fixture import ConsumerFixture, play, read_some, values_of
@@ -72,7 +72,7 @@ async def reader_with_slow_listener(
     strategy = "cooperative-sticky"
     reader = member(fixture, partition_assignment_strategy=strategy, max_poll_records=1, **options)
     listener = SlowListener()
-    reader.subscribe(["a"], listener=cast(Any, listener))  # has no on_partitions_lost
+    reader.subscribe(["a"], listener=listener)
     assert values_of(await reader.poll(10)) == [b"0"]
     listener.is_called.clear()
     reader.enforce_rebalance("call the listener")

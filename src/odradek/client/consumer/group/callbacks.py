@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.rebalance_listener import AnyRebalanceListener
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
 
@@ -42,15 +42,15 @@ class RebalanceListenerInvoker:
         self._log = _log.bind(group=group_id)
         self._failure: BaseException | None = None
 
-    async def revoked(self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
+    async def revoked(self, listener: AnyRebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
         await self._call("partitions_revoked", listener, ("on_partitions_revoked",), partitions)
 
     async def assigned(
-        self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]
+        self, listener: AnyRebalanceListener | None, partitions: Iterable[TopicPartition]
     ) -> None:
         await self._call("partitions_assigned", listener, ("on_partitions_assigned",), partitions)
 
-    async def lost(self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
+    async def lost(self, listener: AnyRebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
         # A listener without on_partitions_lost gets on_partitions_revoked.
         names = ("on_partitions_lost", "on_partitions_revoked")
         await self._call("partitions_lost", listener, names, partitions)
@@ -68,7 +68,7 @@ class RebalanceListenerInvoker:
     async def _call(
         self,
         event: str,
-        listener: RebalanceListener | None,
+        listener: AnyRebalanceListener | None,
         names: tuple[str, ...],
         partitions: Iterable[TopicPartition],
     ) -> None:

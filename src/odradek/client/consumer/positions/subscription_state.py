@@ -29,7 +29,7 @@ from odradek.client.consumer.positions.partition_state import (
     TopicPartitionState,
     Truncation,
 )
-from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.rebalance_listener import AnyRebalanceListener
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import InvalidState, NoOffset
 from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicPartition
@@ -53,7 +53,7 @@ class SubscriptionState:
         self.reset_policy = reset
         self.type = _T.NONE
         self.pattern: re.Pattern[str] | None = None
-        self.listener: RebalanceListener | None = None
+        self.listener: AnyRebalanceListener | None = None
         self.subscribed_topics: frozenset[str] = frozenset()
         self.assignment_version = 0
         """Incremented by every change of assignment, to recognise work started for an older one."""
@@ -62,13 +62,13 @@ class SubscriptionState:
 
     # Subscription.
 
-    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> bool:
+    def subscribe(self, topics: Iterable[str], listener: AnyRebalanceListener | None = None) -> bool:
         """Subscribe to topics; return True if they changed."""
         self._set_type(_T.AUTO_TOPICS)
         self.listener = listener
         return self._set_subscribed(frozenset(topics))
 
-    def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None = None) -> None:
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: AnyRebalanceListener | None = None) -> None:
         """Subscribe to topics whose whole name matches; ``set_matched`` sets which those are."""
         self._set_type(_T.AUTO_PATTERN)
         self.listener = listener
