@@ -91,7 +91,7 @@ def test_refused_connection_is_logged_and_reported(
     producer = clients.producer(bootstrap_servers=address, max_block_ms=1000)
     with (
         caplog.at_level(logging.WARNING, "odradek"),
-        pytest.raises(ClientError, match=f"Connection failed: Connection refused .broker {address}"),
+        pytest.raises(ClientError, match=f"connection failed: Connection refused .broker {address}"),
     ):
         producer.send("letters", b"v").result(SOON_S)
     assert re.search(f"connection_failed broker={address} .*Connection refused", caplog.text)

@@ -153,7 +153,7 @@ class ConnectionFailureHandler(logging.Handler):
             return
         broker = fields["broker"]
         reason = str(fields["reason"]).removesuffix(f" (broker {broker})")
-        self.reason = reason.removeprefix("Connection failed: ")
+        self.reason = reason.removeprefix("connection failed: ")
         if "does not resolve" not in self.reason:
             print_error(f"{broker}: {self.reason}; {self._action}")
 

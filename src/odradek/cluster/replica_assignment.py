@@ -78,13 +78,15 @@ def assign_added_replicas(
 
 def _validate(brokers: Sequence[BrokerRack], partition_count: int, replication_factor: int) -> None:
     if partition_count <= 0:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"partition count must be > 0, got {partition_count}")
     if replication_factor <= 0:
-        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor must be > 0, got {replication_factor}"
+        )
     if replication_factor > len(brokers):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor: {replication_factor} larger than available brokers: {len(brokers)}.",
+            f"replication factor must be at most the number of brokers ({len(brokers)}), got {replication_factor}",
         )
     with_rack = sum(broker.rack is not None for broker in brokers)
     if with_rack not in {0, len(brokers)}:

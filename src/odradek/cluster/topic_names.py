@@ -25,7 +25,7 @@ def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION for an illegal name."""
     problem = _problem(name)
     if problem is not None:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name is invalid: {problem}")
 
 
 def colliding_topic(name: str, topics: Iterable[str]) -> str | None:

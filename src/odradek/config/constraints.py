@@ -29,12 +29,13 @@ def _broker_id(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     broker_id = derived.broker_id(settings)
     has_both = "broker.id" in raw_values and "node.id" in raw_values
     if has_both and settings[broker.BROKER_ID] != settings[broker.NODE_ID]:
-        return ["You must set `node.id` to the same value as `broker.id`."]
+        return [f"node.id must equal broker.id ({broker_id}), got {settings[broker.NODE_ID]}"]
     if not settings[broker.BROKER_ID_GENERATION_ENABLE]:
-        return [] if broker_id >= 0 else ["broker.id must be greater than or equal to 0"]
-    if -1 <= broker_id <= settings[broker.RESERVED_BROKER_MAX_ID]:
+        return [] if broker_id >= 0 else [f"broker.id must be >= 0, got {broker_id}"]
+    largest = settings[broker.RESERVED_BROKER_MAX_ID]
+    if -1 <= broker_id <= largest:
         return []
-    return ["broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id"]
+    return [f"broker.id must be between -1 and reserved.broker.max.id ({largest}), got {broker_id}"]
 
 
 def _mode(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
@@ -43,15 +44,11 @@ def _mode(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     if settings[broker.PROCESS_ROLES]:
         problems.append("process.roles must be empty: KRaft mode is not available")
     protocols = settings[broker.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
-    if "classic" not in protocols:
+    if set(protocols) != {"classic"}:
         problems.append(
-            "group.coordinator.rebalance.protocols: Disabling the 'classic' protocol is not supported."
+            f"group.coordinator.rebalance.protocols must be classic, got {','.join(protocols) or repr('')}: the "
+            "other protocols require KRaft"
         )
-    problems.extend(
-        f"group.coordinator.rebalance.protocols: The '{name}' protocol is only supported in KRaft clusters."
-        for name in protocols
-        if name != "classic"
-    )
     return problems
 
 
@@ -59,16 +56,19 @@ def _logs(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     del raw_values
     problems = []
     if not derived.log_dirs(settings):
-        problems.append("At least one log directory must be defined via log.dirs or log.dir.")
+        problems.append("log.dirs or log.dir must name at least one directory")
     if derived.roll_ms(settings) < 1:
-        problems.append("log.roll.ms must be greater than or equal to 1")
+        problems.append(f"log.roll.ms must be >= 1, got {derived.roll_ms(settings)}")
     if derived.roll_jitter_ms(settings) < 0:
-        problems.append("log.roll.jitter.ms must be greater than or equal to 0")
+        problems.append(f"log.roll.jitter.ms must be >= 0, got {derived.roll_jitter_ms(settings)}")
     if derived.retention_ms(settings) == 0:
-        problems.append("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-    threads = settings[broker.LOG_CLEANER_THREADS]
-    if settings[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE] < threads * MIB:
-        problems.append("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+        problems.append("log.retention.ms must be -1 (unlimited) or >= 1, got 0")
+    buffer_bytes = settings[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE]
+    if buffer_bytes < (bytes_min := settings[broker.LOG_CLEANER_THREADS] * MIB):
+        problems.append(
+            f"log.cleaner.dedupe.buffer.size must be at least 1 MiB per cleaner thread ({bytes_min}), "
+            f"got {buffer_bytes}"
+        )
     return problems
 
 
@@ -76,25 +76,28 @@ def _replication(settings: Settings, raw_values: Mapping[str, str]) -> list[str]
     del raw_values
     problems = []
     wait_ms = settings[broker.REPLICA_FETCH_WAIT_MAX_MS]
-    if wait_ms > settings[broker.REPLICA_SOCKET_TIMEOUT_MS]:
-        problems.append("replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms")
-    if wait_ms > settings[broker.REPLICA_LAG_TIME_MAX_MS]:
-        problems.append("replica.fetch.wait.max.ms should always be at most replica.lag.time.max.ms")
+    for setting in (broker.REPLICA_SOCKET_TIMEOUT_MS, broker.REPLICA_LAG_TIME_MAX_MS):
+        if wait_ms > (limit_ms := settings[setting]):
+            problems.append(
+                f"replica.fetch.wait.max.ms must be at most {setting.name} ({limit_ms}), got {wait_ms}"
+            )
     return problems
 
 
 def _network(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     problems = []
     queued = settings[broker.QUEUED_MAX_REQUEST_BYTES]
-    if 0 < queued < settings[broker.SOCKET_REQUEST_MAX_BYTES]:
-        problems.append("queued.max.request.bytes must be larger or equal to socket.request.max.bytes")
+    if 0 < queued < (bytes_max := settings[broker.SOCKET_REQUEST_MAX_BYTES]):
+        problems.append(
+            f"queued.max.request.bytes must be at least socket.request.max.bytes ({bytes_max}), got {queued}"
+        )
     if settings[broker.MAX_CONNECTIONS_PER_IP] == 0 and not derived.connection_limits(settings):
         problems.append(
-            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides is set"
+            "max.connections.per.ip must be >= 1 without max.connections.per.ip.overrides, got 0"
         )
     if "inter.broker.listener.name" in raw_values and "security.inter.broker.protocol" in raw_values:
         problems.append(
-            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+            "only one of inter.broker.listener.name and security.inter.broker.protocol must be set, got both"
         )
     return problems + listeners.problems(settings)
 
@@ -103,13 +106,13 @@ def _offsets(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     del raw_values
     problems = []
     factor = settings[broker.OFFSETS_TOPIC_REPLICATION_FACTOR]
-    if not -1 <= settings[broker.OFFSETS_COMMIT_REQUIRED_ACKS] <= factor:
+    if not -1 <= (acks := settings[broker.OFFSETS_COMMIT_REQUIRED_ACKS]) <= factor:
         problems.append(
-            "offsets.commit.required.acks must be greater or equal to -1 and less or equal to "
-            "offsets.topic.replication.factor"
+            "offsets.commit.required.acks must be between -1 and offsets.topic.replication.factor "
+            f"({factor}), got {acks}"
         )
-    if not 0 <= settings[broker.OFFSETS_TOPIC_COMPRESSION_CODEC] <= 4:
-        problems.append("offsets.topic.compression.codec must be a codec id between 0 and 4")
+    if not 0 <= (codec := settings[broker.OFFSETS_TOPIC_COMPRESSION_CODEC]) <= 4:
+        problems.append(f"offsets.topic.compression.codec must be a codec id between 0 and 4, got {codec}")
     return problems
 
 
@@ -130,13 +133,12 @@ def pool_problems(before: Settings, after: Settings) -> list[str]:
 
 
 def _pool_problem(name: str, before: int, after: int) -> list[str]:
-    message = f"Dynamic thread count update validation failed for {name}={after}, value should"
     if after < 1 and after != before:
-        return [f"{message} be at least 1"]
+        return [f"{name} must be at least 1, got {after}"]
     if after < before // 2:
-        return [f"{message} be at least half the current value {before}"]
+        return [f"{name} must be at least half of its current value {before}, got {after}"]
     if after > before * 2:
-        return [f"{message} not be greater than double the current value {before}"]
+        return [f"{name} must be at most double its current value {before}, got {after}"]
     return []
 
 

@@ -62,12 +62,12 @@ class Secret:
 class Setting(Generic[V]):
     """Definition of one setting (Kafka's ConfigKey). Immutable.
 
-    ``parse`` converts a trimmed raw value or raises ``ValueError`` with the reason; ``check`` returns the
-    reason why a value is invalid, or None; ``allowed`` describes the valid values on the reference page. An
-    ``inert`` setting is parsed, checked and described, but has no effect. A setting with ``unavailable``
-    would enable a feature, mostly a protection, that is not implemented: the text says why, and any value but
-    the default prevents the start. An ``unlisted`` one works but is not described, like Kafka's undocumented
-    settings.
+    ``parse`` converts a trimmed raw value or raises ``ValueError`` with the requirement ("must be …");
+    ``check`` returns the requirement that a value does not meet, or None; ``allowed`` describes the valid
+    values on the reference page. An ``inert`` setting is parsed, checked and described, but has no effect. A
+    setting with ``unavailable`` would enable a feature, mostly a protection, that is not implemented: the
+    text says why, and any value but the default prevents the start. An ``unlisted`` one works but is not
+    described, like Kafka's undocumented settings.
 
     This is not a dataclass: importing and running ``dataclasses`` would cost every command more time than all
     the tables together.
@@ -159,8 +159,10 @@ class Setting(Generic[V]):
         return value
 
     def error_message(self, text: str, reason: str) -> str:
-        shown = "[hidden]" if self.sensitive else text
-        return f"Invalid value {shown} for configuration {self.name}: {reason}"
+        """Compose requirement, value and advice; ``reason`` has the advice after a semicolon."""
+        requirement, semicolon, advice = reason.partition("; ")
+        shown = "[hidden]" if self.sensitive else text or "''"
+        return f"{self.name} {requirement}, got {shown}{semicolon}{advice}"
 
     def format_value(self, value: V) -> str | None:
         """Format a value as in DescribeConfigs. A secret is returned in plain text, so hide it before."""
@@ -245,7 +247,8 @@ def parse_settings(table: Mapping[str, Setting[Any]], raw_values: Mapping[str, s
         try:
             value = setting.parse_value(text)
         except InvalidValue as error:
-            problems.append(str(error).replace(f"configuration {setting.name}:", f"configuration {name}:", 1))
+            prefix = "" if split is None else name.removesuffix(split[1])
+            problems.append(f"{prefix}{error}")
             continue
         if split is None:
             values[setting] = value

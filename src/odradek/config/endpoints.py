@@ -39,33 +39,32 @@ def split_list(text: str) -> list[str]:
 
 
 def parse_addresses(text: str) -> tuple[ListenerAddress, ...]:
-    """Parse a list of addresses. Raises ValueError with the reason."""
+    """Parse a list of addresses. Raises ValueError with the requirement."""
     return tuple(_parse_address(item) for item in split_list(text))
 
 
 def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
-    """Parse ``NAME:PROTOCOL`` pairs; the last one of a name wins. Raises ValueError with the reason."""
+    """Parse ``NAME:PROTOCOL`` pairs; the last one of a name wins. Raises ValueError with the requirement."""
     protocols = {}
     for item in split_list(text):
         name, colon, protocol = item.rpartition(":")
         if not colon:
-            raise ValueError(f"{item} is not of the form NAME:PROTOCOL")
+            raise ValueError("must be a list of NAME:PROTOCOL")
         try:
             protocols[name.strip().upper()] = SecurityProtocol(protocol.strip().upper())
         except ValueError:
-            raise ValueError(
-                f"{protocol} is not one of {', '.join(p.value for p in SecurityProtocol)}"
-            ) from None
+            known = ", ".join(protocol.value for protocol in SecurityProtocol)
+            raise ValueError(f"must have only the protocols {known}") from None
     return protocols
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Parse ``address:limit`` pairs; an address may contain colons. Raises ValueError with the reason."""
+    """Parse ``address:limit`` pairs; an address may contain colons. Raises ValueError with the requirement."""
     limits = {}
     for item in split_list(text):
         address, colon, limit = item.rpartition(":")
         if not colon or not address or not (limit.isascii() and limit.isdigit()) or len(limit) > 10:
-            raise ValueError(f"{item} is not of the form address:limit")
+            raise ValueError("must be a list of address:limit")
         limits[address] = int(limit)
     return limits
 
@@ -97,7 +96,7 @@ def _parse_address(text: str) -> ListenerAddress:
     if not (name and separator and colon and port.isascii() and port.isdigit()) or (
         ":" in host and not bracketed
     ):
-        raise ValueError(f"Unable to parse {text} to a broker endpoint")
+        raise ValueError("must be a list of NAME://host:port")
     if len(port) > 5 or int(port) > 65535:
-        raise ValueError(f"the port of {text} must be between 0 and 65535, got {port}")
+        raise ValueError("must have ports between 0 and 65535")
     return ListenerAddress(name.upper(), host[1:-1] if bracketed else host, int(port))

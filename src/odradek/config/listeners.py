@@ -72,13 +72,13 @@ def change_problems(before: Settings, after: Settings) -> list[str]:
     new = parse_protocols(after[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     existing = {address.name for address in _bound(before)} & {address.name for address in _bound(after)}
     problems = [
-        f"Security protocol cannot be updated for existing listener {name}"
+        f"the security protocol of the existing listener {name} cannot be changed"
         for name in sorted(existing)
         if name in new and old[name] is not new[name]
     ]
     problems.extend(
-        f"Configs cannot be updated dynamically for existing listener {name}, "
-        f"restart broker or create a new listener for update: {setting.name}"
+        f"{setting.name} of the existing listener {name} cannot be changed dynamically: restart the broker, or "
+        "add another listener"
         for name in sorted(existing)
         for setting in _read_only_changes(name, before, after)
     )
@@ -177,12 +177,12 @@ def _list_problems(
         return [f"{setting} must have at least one listener"]
     names = [address.name for address in addresses]
     problems = [
-        f"{setting}: No security protocol defined for listener {name}"
+        f"{setting}: listener {name} has no protocol in listener.security.protocol.map"
         for name in names
         if name not in protocols
     ]
     if len(set(names)) < len(names):
-        problems.append(f"{setting}: Each listener must have a different name, got {', '.join(names)}")
+        problems.append(f"{setting} must have a different name for each listener, got {', '.join(names)}")
     return problems
 
 
@@ -193,7 +193,7 @@ def _duplicate_ports(bound: tuple[ListenerAddress, ...]) -> list[str]:
         if address.port:
             hosts_by_port.setdefault(address.port, []).append(address.host)
     return [
-        f"listeners: Each listener must have a different port, but {len(hosts)} have {port}"
+        f"listeners must have a different port for each listener, got {port} {len(hosts)} times"
         for port, hosts in hosts_by_port.items()
         if len(hosts) > 2 or (len(hosts) == 2 and not _are_two_families(hosts))
     ]

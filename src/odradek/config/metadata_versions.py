@@ -27,4 +27,4 @@ def check(version: str) -> str | None:
     """Return why a version is invalid, or None."""
     parts = version.split(".")
     release = ".".join(parts[: 3 if version.startswith("0.") else 2])
-    return None if release in _ACCEPTED else f"Version {version} is not a valid version"
+    return None if release in _ACCEPTED else "must be a version of Kafka"

@@ -133,7 +133,7 @@ def choice(
     """Declare a string that must be one of ``among``."""
     values = ", ".join(among)
     options.setdefault("allowed", f"one of {values}")
-    options.setdefault("check", lambda value: None if value in among else f"String must be one of: {values}")
+    options.setdefault("check", lambda value: None if value in among else f"must be one of {values}")
     return Setting(name, ConfigType.STRING, default, importance, doc, str, **options)
 
 
@@ -152,7 +152,7 @@ def string_list(
         options.setdefault("allowed", f"any of {allowed}")
         options.setdefault(
             "check",
-            lambda value: None if set(value) <= set(among) else f"String must be one of: {allowed}",
+            lambda value: None if set(value) <= set(among) else f"must be any of {allowed}",
         )
     return Setting(name, ConfigType.LIST, default, importance, doc, _parse_list, **options)
 
@@ -176,9 +176,9 @@ def _bound(options: Options, at_least: float | None, at_most: float | None) -> N
 
     def check(value: float) -> str | None:
         if at_least is not None and value < at_least:
-            return f"Value must be at least {at_least}"
+            return f"must be at least {at_least}"
         if at_most is not None and value > at_most:
-            return f"Value must be no more than {at_most}"
+            return f"must be at most {at_most}"
         return None
 
     options["check"] = check
@@ -191,30 +191,30 @@ def _bound(options: Options, at_least: float | None, at_most: float | None) -> N
 def _parse_boolean(text: str) -> bool:
     lowered = text.lower()
     if lowered not in {"true", "false"}:
-        raise ValueError("Expected value to be either true or false")
+        raise ValueError("must be true or false")
     return lowered == "true"
 
 
 def _parse_int16(text: str) -> int:
-    return _parse_integer(text, SHORT_MAX, "SHORT")
+    return _parse_integer(text, SHORT_MAX, 16)
 
 
 def _parse_int32(text: str) -> int:
-    return _parse_integer(text, INT_MAX, "INT")
+    return _parse_integer(text, INT_MAX, 32)
 
 
 def _parse_int64(text: str) -> int:
-    return _parse_integer(text, LONG_MAX, "LONG")
+    return _parse_integer(text, LONG_MAX, 64)
 
 
-def _parse_integer(text: str, largest: int, kind: str) -> int:
+def _parse_integer(text: str, largest: int, bits: int) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
     # A 64-bit number has at most twenty digits; longer texts are not worth converting.
     if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= 20:
         value = int(text)
         if -largest - 1 <= value <= largest:
             return value
-    raise ValueError(f"Not a number of type {kind}")
+    raise ValueError(f"must be an integer of {bits} bits")
 
 
 def _parse_double(text: str) -> float:
@@ -225,7 +225,7 @@ def _parse_double(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError("Not a number of type DOUBLE")
+        raise ValueError("must be a finite number")
     return value
 
 

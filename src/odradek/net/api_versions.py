@@ -121,13 +121,13 @@ def latest_usable_version(
     api = API_BY_KEY[api_key]
     broker_versions = offered.get(api_key)
     if broker_versions is None or not len(broker_versions):
-        raise UnsupportedVersion(f"The broker does not support {api.name}", broker=broker)
+        raise UnsupportedVersion(f"the broker does not support {api.name}", broker=broker)
     client_versions = api.versions
     highest = client_versions[-1] if version_max is None else min(client_versions[-1], version_max)
     version = min(highest, broker_versions[-1])
     if version < broker_versions[0] or version < client_versions[0]:
         raise UnsupportedVersion(
-            f"No common version of {api.name}: the broker supports {broker_versions[0]} to "
+            f"no common version of {api.name}: the broker supports {broker_versions[0]} to "
             f"{broker_versions[-1]}, this client {client_versions[0]} to {highest}",
             broker=broker,
         )

@@ -150,10 +150,10 @@ class BrokerConnection:
         try:
             await network.dial(host, port, self._attach, setup_timeout_ms)
         except TimeoutError as error:
-            message = f"Connection setup timed out after {setup_timeout_ms} ms"
+            message = f"connection setup timed out after {setup_timeout_ms} ms"
             raise ConnectionFailed(message, broker=self.name) from error
         except OSError as error:
-            raise ConnectionFailed(f"Connection failed: {_cause(error)}", broker=self.name) from error
+            raise ConnectionFailed(f"connection failed: {_cause(error)}", broker=self.name) from error
         try:
             if handshake is not None:
                 await handshake(self)
@@ -161,7 +161,7 @@ class BrokerConnection:
             if self._close_reason is not None:
                 raise copy(self._close_reason)  # bytes after the response closed the connection
         except BaseException:
-            self.close(ConnectionFailed("Connection setup was cancelled", broker=self.name))
+            self.close(ConnectionFailed("connection setup was cancelled", broker=self.name))
             raise
         self._wire.set_response_bytes_max(FRAME_BYTES_MAX)
 
@@ -220,7 +220,7 @@ class BrokerConnection:
     ) -> asyncio.Future[Any]:
         connection = self._connection
         if connection is None or self._close_reason is not None:
-            raise copy(self._close_reason) or ConnectionFailed("Not connected", broker=self.name)
+            raise copy(self._close_reason) or ConnectionFailed("not connected", broker=self.name)
         try:
             body = codec.encode(request)
         except LocalProtocolViolation as error:
@@ -267,7 +267,7 @@ class BrokerConnection:
             if (violation := self._wire.violation) is not None:
                 raise violation
         except RemoteProtocolViolation as error:
-            message = f"Invalid response: {error}"
+            message = f"invalid response: {error}"
             if not self.versions:
                 message += " (is this a TLS listener, or not a Kafka broker?)"
             self.close(ConnectionFailed(message, broker=self.name))
@@ -284,7 +284,7 @@ class BrokerConnection:
 
     def connection_lost(self, reason: str | None) -> None:
         if self._close_reason is None:
-            message = f"Connection lost: {reason or 'closed by the broker'}"
+            message = f"connection lost: {reason or 'closed by the broker'}"
             self._fail_all(ConnectionFailed(message, broker=self.name))
 
     def _deliver(self, response: Response, now_ms: int) -> None:
@@ -327,10 +327,10 @@ class BrokerConnection:
             self._arm_timeout(min(request.deadline_ms for request in self._in_flight), now_ms)
             return
         for request in overdue:
-            message = f"No response to {request.codec.api.name} within {now_ms - request.sent_ms} ms"
+            message = f"no response to {request.codec.api.name} within {now_ms - request.sent_ms} ms"
             _fail(request.future, TimedOut(message, broker=self.name))
         first = overdue[0].codec.api.name
-        self.close(ConnectionFailed(f"Connection closed: {first} timed out", broker=self.name))
+        self.close(ConnectionFailed(f"connection closed: {first} timed out", broker=self.name))
 
     # Close.
 

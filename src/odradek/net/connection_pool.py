@@ -77,7 +77,7 @@ class ConnectionPool:
             return
         if node.connecting is not None:
             node.connecting.cancel()
-        error = ConnectionFailed("The broker was removed from the cluster", broker=node.name)
+        error = ConnectionFailed("the broker was removed from the cluster", broker=node.name)
         node.wake(error)
         if node.connection is not None:
             node.connection.close(error)
@@ -137,7 +137,7 @@ class ConnectionPool:
                 while not self.is_ready(node_id):
                     await self._wait_for_next_step(self._node(node_id))
         except TimeoutError:
-            message = f"Not ready within {timeout_ms} ms"
+            message = f"not ready within {timeout_ms} ms"
             node = self._nodes.get(node_id)
             if node is not None and node.last_error is not None:
                 raise TimedOut(f"{message}: {node.last_error}") from node.last_error
@@ -161,7 +161,7 @@ class ConnectionPool:
         await asyncio.wait([connecting])
         if connecting.cancelled():
             self._check_open()
-            raise ConnectionFailed("The connection attempt was cancelled")
+            raise ConnectionFailed("the connection attempt was cancelled")
         if (error := connecting.exception()) is not None:
             raise copy(error) from error.__cause__
 
@@ -243,7 +243,7 @@ class ConnectionPool:
         for node in list(self._nodes.values()):
             connection = node.connection
             if connection is not None and not connection.in_flight and connection.idle_since_ms <= oldest_ms:
-                self._close_connection(node, connection, "The connection was idle")
+                self._close_connection(node, connection, "the connection was idle")
         if self.open_count:
             self._schedule_idle_check()
 
@@ -256,12 +256,12 @@ class ConnectionPool:
         """Close a connection without in-flight requests; the node stays."""
         node = self._nodes.get(node_id)
         if node is not None and node.connection is not None and not node.connection.in_flight:
-            self._close_connection(node, node.connection, "The connection is no longer needed")
+            self._close_connection(node, node.connection, "the connection is no longer needed")
 
     async def close(self, reason: ClientError | None = None) -> None:
         """Close all connections; in-flight and waiting requests fail with ``ClientClosed``."""
         if self._closed is None:
-            self._closed = reason or ClientClosed("The client is closed")
+            self._closed = reason or ClientClosed("the client is closed")
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -287,7 +287,7 @@ class ConnectionPool:
         node = self._nodes.get(node_id)
         if node is None:
             self._check_open()
-            raise ConnectionFailed(f"The cluster has no broker {node_id}")
+            raise ConnectionFailed(f"the cluster has no broker {node_id}")
         return node
 
     def _check_open(self) -> None:

@@ -26,7 +26,7 @@ def test_interceptor_with_missing_methods_is_rejected(chain: Any) -> None:
             return
 
     with pytest.raises(
-        TypeError, match=r"IncompleteInterceptor must have the methods on_\w+, on_\w+; inherit from"
+        TypeError, match=r"got IncompleteInterceptor without on_\w+, on_\w+; inherit from"
     ):
         chain([IncompleteInterceptor()])
 

@@ -66,12 +66,12 @@ def test_listeners_that_kafka_accepts_are_accepted(raw_values: dict[str, str]) -
     ("raw_values", "message"),
     [
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot use the nonroutable meta-address 0.0.0.0"),
-        ({"listeners": "X://:1,PLAINTEXT://:2"}, "No security protocol defined for listener X"),
-        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "Each listener must have a different name"),
-        ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "Each listener must have a different port"),
+        ({"listeners": "X://:1,PLAINTEXT://:2"}, "listener X has no protocol"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "a different name for each listener"),
+        ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "a different port for each listener"),
         (
             {"listeners": "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.2:1"},
-            "Each listener must have a different port",
+            "a different port for each listener",
         ),
         ({"listeners": ""}, "at least one listener"),
         ({"advertised_listeners": ""}, "at least one listener"),

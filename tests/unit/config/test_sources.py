@@ -80,8 +80,8 @@ def test_problems_of_all_sources_are_reported_at_once() -> None:
     assert len(error.value.problems) == 5
     text = "\n".join(error.value.problems)
     assert "line 1" in text
-    assert "Invalid value 0 for configuration num.partitions: Value must be at least 1" in text
-    assert "Invalid value x for configuration fetch.max.bytes" in text
+    assert "num.partitions must be at least 1, got 0" in text
+    assert "fetch.max.bytes must be an integer of 32 bits, got x" in text
     assert "--set must be name=value, got 'nonsense'" in text
 
 

@@ -92,7 +92,7 @@ def test_connection_failure_names_the_broker(run_scenario):
 def test_connection_setup_times_out(run_scenario):
     async def scenario(harness):
         harness.network.partition("client", "broker")
-        with pytest.raises(ConnectionFailed, match="Connection setup timed out after"):
+        with pytest.raises(ConnectionFailed, match="connection setup timed out after"):
             await harness.pool.ready(1, 60_000)
         assert 8000 <= harness.clock.monotonic_ms() <= 12_000
 
@@ -102,7 +102,7 @@ def test_connection_setup_times_out(run_scenario):
 def test_unanswered_api_versions_times_out(run_scenario):
     async def scenario(harness):
         harness.scripted.respond = lambda header, request: None
-        with pytest.raises(TimedOut, match="No response to ApiVersions within 30000 ms"):
+        with pytest.raises(TimedOut, match="no response to ApiVersions within 30000 ms"):
             await harness.pool.ready(1, 60_000)
 
     run_scenario(scenario)
@@ -117,7 +117,7 @@ def test_tls_listener_is_detected_at_once(run_scenario, is_kept_open):
             return b"\x15\x03\x03\x00\x02\x02\x46"
 
         harness.scripted.respond = alert
-        with pytest.raises(ConnectionFailed, match=r"Invalid response.* TLS"):
+        with pytest.raises(ConnectionFailed, match=r"invalid response.* TLS"):
             await harness.pool.ready(1, 60_000)
         assert harness.clock.monotonic_ms() < 1000
 
@@ -129,7 +129,7 @@ def test_connection_closed_after_api_versions_is_reopened(run_scenario):
         harness.scripted.respond = lambda header, request: (
             harness.scripted.default_response(header, request) + b"\xff" * 4
         )
-        with pytest.raises(ConnectionFailed, match="Invalid response"):
+        with pytest.raises(ConnectionFailed, match="invalid response"):
             await harness.pool.ready(1, 1000)
         assert not harness.pool.is_ready(1)
         harness.scripted.respond = harness.scripted.default_response
@@ -143,7 +143,7 @@ def test_timeout_includes_the_last_connection_error(run_scenario):
     async def scenario(harness):
         with pytest.raises(ConnectionFailed):
             await harness.pool.ready(1, 1000)
-        with pytest.raises(TimedOut, match=r"Not ready within 10 ms: .*Connection refused"):
+        with pytest.raises(TimedOut, match=r"not ready within 10 ms: .*Connection refused"):
             await harness.pool.ready(1, 10)
 
     run_scenario(scenario, is_listening=False)
@@ -174,7 +174,7 @@ def test_request_timeout_closes_the_connection(run_scenario):
         patient = harness.pool.send(1, ListGroupsRequest(), 60_000)
         hasty = harness.pool.send(1, ListGroupsRequest(), 500)
         await asyncio.sleep(0.1)
-        with pytest.raises(TimedOut, match=r"No response to ListGroups within 5\d\d ms \(broker 1"):
+        with pytest.raises(TimedOut, match=r"no response to ListGroups within 5\d\d ms \(broker 1"):
             await hasty
         with pytest.raises(ConnectionFailed, match="ListGroups timed out"):
             await patient
@@ -224,7 +224,7 @@ def test_invalid_response_closes_the_connection_and_fails_requests(run_scenario,
     async def scenario(harness):
         await harness.pool.ready(1, 1000)
         harness.scripted.respond = lambda header, request: garbage
-        with pytest.raises(ConnectionFailed, match="Invalid response"):
+        with pytest.raises(ConnectionFailed, match="invalid response"):
             await harness.pool.send(1, ListGroupsRequest())
         assert not harness.pool.is_ready(1)
 

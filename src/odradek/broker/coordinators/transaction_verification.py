@@ -103,7 +103,7 @@ def transaction_check(partition: Partition, producer_id: int) -> Callable[[], No
 
     def check() -> None:
         if not snapshot.is_unchanged(producer_id):
-            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "The transaction ended before the write")
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transaction ended before the write")
 
     return check
 

@@ -83,7 +83,7 @@ def _is_topic(resource: Any, context: RequestContext) -> bool:
     if resource.resource_type == ResourceType.TOPIC:
         if context.broker.metadata_cache.topic(name) is None:
             raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name[:249]}' does not exist."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name[:249]}' does not exist"
             )
         return True
     if resource.resource_type == ResourceType.BROKER:
@@ -108,17 +108,16 @@ def plan_levels(operations: Sequence[AlterOperation], known: Collection[str]) ->
                 f"{_word(op)} operation is not allowed for the BROKER_LOGGER resource",
             )
         if name not in known:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"logger {name} does not exist")
         if op == AlterOp.SET and level not in events.KAFKA_LEVELS:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
-                f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-                f"Valid log levels are {', '.join(events.KAFKA_LEVELS)}",
+                f"log level of {name} must be one of {', '.join(events.KAFKA_LEVELS)}, got {level}",
             )
         if op == AlterOp.DELETE and name == events.ROOT_NAME:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"Removing the log level of the {events.ROOT_NAME} logger is not allowed",
+                f"log level of logger {events.ROOT_NAME} cannot be removed",
             )
         levels[name] = level if op == AlterOp.SET else None
     return levels
@@ -167,7 +166,7 @@ def _distinct(resources: list[Any]) -> list[tuple[Any, tuple[ErrorCode, str | No
     """Return each resource once, with an error for duplicates."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     first = {(resource.resource_type, resource.resource_name): resource for resource in resources}
-    duplicate = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    duplicate = (ErrorCode.INVALID_REQUEST, "each resource must appear at most once")
     return [(resource, duplicate if counts[key] > 1 else None) for key, resource in first.items()]
 
 

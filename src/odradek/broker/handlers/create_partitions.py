@@ -27,7 +27,7 @@ async def create_partitions(
         CreatePartitionsTopicResult(outcome.name, outcome.code, outcome.message) for outcome in outcomes
     ]
     results += [
-        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "each topic must appear at most once")
         for name, count in names.items()
         if count > 1
     ]

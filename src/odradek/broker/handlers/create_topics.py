@@ -41,7 +41,7 @@ def _duplicate(topic: CreatableTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
         topic.name,
         error_code=ErrorCode.INVALID_REQUEST,
-        error_message="Found multiple entries for this topic.",
+        error_message="each topic must appear at most once",
     )
 
 

@@ -40,11 +40,11 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 def _topic_name(state: DeleteTopicState, context: RequestContext) -> str:
     if state.name is not None:
         if state.topic_id != ZERO_TOPIC_ID:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "Topic must have a name or an id, got both.")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "topic must have a name or an id, got both")
         return str(state.name)
     name = context.broker.metadata_cache.name_of(state.topic_id)
     if name is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "topic id is unknown to this broker")
     return name
 
 

@@ -8,7 +8,7 @@ from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+NO_AUTHORIZER: Final = "the broker has no authorizer"
 
 
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

@@ -28,20 +28,19 @@ def check_filter(types: Sequence[str]) -> None:
     """Reject invalid combinations of entity types."""
     for entity_type in types:
         if not entity_type:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "Unexpected empty filter component entity type")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "entity type must be non-empty, got ''")
         if entity_type not in (USER, CLIENT_ID, IP):
             raise BrokerError(
-                ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type[:249]}' not supported"
+                ErrorCode.UNSUPPORTED_VERSION, f"entity type must be user, client-id or ip, got '{entity_type[:249]}'"
             )
         if types.count(entity_type) > 1:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"Duplicate {entity_type} filter component entity type"
+                ErrorCode.INVALID_REQUEST, f"each entity type must appear once, got {entity_type} twice"
             )
     if IP in types and len(types) > 1:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            "Invalid entity filter component combination, IP filter component should not be used with "
-            "user or clientId filter component.",
+            f"entity type ip must not be combined with others, got {', '.join(types)}",
         )
 
 

@@ -18,7 +18,7 @@ CONTROLLERS = 2
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise BrokerError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker, not a controller quorum."
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker, not a controller quorum"
         )
     if request.endpoint_type != BROKERS:
         raise BrokerError(

@@ -60,7 +60,7 @@ def _facts(resource: DescribeConfigsResource, context: RequestContext) -> list[D
         check_logger_broker(name, broker.broker_id)
         return describe.describe_loggers(events.levels(), keys)
     raise BrokerError(
-        ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {ResourceType(resource.resource_type).name}"
+        ErrorCode.INVALID_REQUEST, f"unsupported resource type {ResourceType(resource.resource_type).name}"
     )
 
 
@@ -69,19 +69,14 @@ def check_broker_name(name: str, broker_id: int) -> None:
     if name != str(broker_id):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker_id} or empty string, but received {name[:40]}",
+            f"broker id must be {broker_id} or empty, got {name[:40]!r}",
         )
 
 
 def check_logger_broker(name: str, broker_id: int) -> None:
     """Reject the loggers of any broker but this one."""
     if name != str(broker_id):
-        reason = (
-            f"Unexpected broker id, expected {broker_id} but received {name[:40]}"
-            if name
-            else "Broker id must not be empty"
-        )
-        raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"broker id must be {broker_id}, got {name[:40]!r}")
 
 
 def _entry(

@@ -25,12 +25,12 @@ def _result(user: str, count: int) -> DescribeUserScramCredentialsResult:
         return DescribeUserScramCredentialsResult(
             user,
             ErrorCode.DUPLICATE_RESOURCE,
-            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+            f"each user must appear once, got {user} twice",
         )
     return DescribeUserScramCredentialsResult(
         user,
         ErrorCode.RESOURCE_NOT_FOUND,
-        f"Attempt to describe a user credential that does not exist: {user}",
+        f"user {user} has no SCRAM credentials",
     )
 
 

@@ -52,19 +52,19 @@ def election_error(
 ) -> BrokerError:
     """Return the reason why no election takes place."""
     if partition is None:
-        return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition does not exist")
     if election_type == PREFERRED:
         if partition.leader == partition.replicas[0]:
             return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
         return BrokerError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"The preferred leader {partition.replicas[0]} is not available.",
+            f"preferred leader {partition.replicas[0]} is not available",
         )
     if partition.leader in live:
         return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
     return BrokerError(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        f"None of the replicas {', '.join(map(str, partition.replicas))} is available.",
+        f"none of the replicas {', '.join(map(str, partition.replicas))} is available",
     )
 
 

@@ -262,7 +262,7 @@ class QueuedAppends:
         self, partition: Partition, entry: PartitionProduceResponse, result: AppendResult
     ) -> None:
         if result is None:
-            self._close_reason = "Produce failed inside the broker"
+            self._close_reason = "produce failed inside the broker"
         elif isinstance(result, BrokerError):
             _log_rejected_batch(*partition.topic_partition, result, self._context)
             _fill_error(entry, result)
@@ -297,10 +297,10 @@ def _verification_error(code: ErrorCode) -> BrokerError:
     if code in RETRIABLE_COORDINATOR_ERRORS:
         return BrokerError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"Unable to verify that the partition was added to the transaction: {code.name}",
+            f"partition could not be verified to be in the transaction: {code.name}",
         )
     if code is ErrorCode.INVALID_TXN_STATE:
-        return BrokerError(code, "Partition was not added to the transaction")
+        return BrokerError(code, "partition was not added to the transaction")
     return BrokerError(code)
 
 

@@ -227,7 +227,7 @@ class AdminManager:
             await create_topic(self._store, request.name, stored, outcome.settings)
         except NodeExists:
             raise BrokerError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{request.name}' already exists."
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{request.name}' already exists"
             ) from None
         finally:
             self._creating[request.name] -= 1
@@ -241,7 +241,7 @@ class AdminManager:
         topic = self._metadata_cache.topic(outcome.name)
         if topic is None:
             raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{outcome.name[:249]}' does not exist"
             )
         if not self._config.broker[settings.DELETE_TOPIC_ENABLE]:
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
@@ -255,13 +255,13 @@ class AdminManager:
         stored = (await read_topics(self._store, [request.topic])).get(request.topic)
         if stored is None:
             raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.topic[:249]}' does not exist."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{request.topic[:249]}' does not exist"
             )
         partitions = stored.assignment.partitions
         if any(replicas.adding or replicas.removing for replicas in partitions.values()):
             raise BrokerError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"A partition reassignment is in progress for the topic '{request.topic}'.",
+                f"topic '{request.topic}' has a partition reassignment in progress",
             )
         existing = {number: assigned.replicas for number, assigned in partitions.items()}
         added = plan_partition_increase(request, existing, self._cluster_view())
@@ -272,7 +272,7 @@ class AdminManager:
             await write_assignment(self._store, request.topic, assignment, stored.version)
         except (BadVersion, NoNode):
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"The topic '{request.topic}' was changed by another request."
+                ErrorCode.INVALID_REQUEST, f"topic '{request.topic}' was changed by another request"
             ) from None
 
     async def _await_topics(
@@ -301,7 +301,7 @@ class AdminManager:
         for outcome in outcomes:
             if outcome.code == ErrorCode.NONE and self._metadata_cache.topic(outcome.name) is None:
                 outcome.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                outcome.message = f"The topic '{outcome.name}' was deleted meanwhile."
+                outcome.message = f"topic '{outcome.name}' was deleted meanwhile"
 
     def _has_leaders(self, topic: str, count: int) -> bool:
         metadata = self._metadata_cache.topic(topic)

@@ -57,18 +57,18 @@ def plan_topic(request: NewTopic, cluster: ClusterView) -> Assignment:
     """Return the replica assignment of a new topic; its configs are validated elsewhere."""
     check_topic_name(request.name)
     if request.name in cluster.topics:
-        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{request.name}' already exists.")
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{request.name}' already exists")
     other = colliding_topic(request.name, chain(cluster.topics, cluster.pending))
     if other is not None:
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{request.name}' collides with existing topic '{other}': "
+            f"topic '{request.name}' collides with existing topic '{other}': "
             "names that differ only in '.' and '_' share their metrics",
         )
     empty = [name for name, value in request.settings.items() if value is None]
     if empty:
         raise BrokerError(
-            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(empty)}"
+            ErrorCode.INVALID_CONFIG, f"topic configs must not be null, got null for {', '.join(empty)}"
         )
     if request.assignments:
         if request.partitions != DEFAULT or request.replication_factor != DEFAULT:
@@ -93,25 +93,25 @@ def plan_partition_increase(
         # Keys are mapped to partitions by the partition count.
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"The number of partitions of {request.topic} cannot be changed: groups and transactional ids "
-            "are mapped to partitions by their number.",
+            f"partition count of {request.topic} cannot be changed: groups and transactional ids are mapped "
+            "to partitions by their count",
         )
     current, requested = len(existing), request.count
     if requested < current:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic currently has {current} partitions, which is higher than the requested {requested}.",
+            f"partition count must be above the current {current}, got {requested}",
         )
     _check_count(requested)
     if requested == current:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"topic already has {current} partitions")
     if request.assignments is None:
         return assign_added_replicas(cluster.brokers, requested - current, current, existing[0])
     if len(request.assignments) != requested - current:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Increasing the number of partitions by {requested - current} "
-            f"but {len(request.assignments)} assignments provided.",
+            f"assignments must be as many as the added partitions ({requested - current}), "
+            f"got {len(request.assignments)}",
         )
     unknown = {broker_id for replicas in request.assignments for broker_id in replicas} - {
         broker.id for broker in cluster.brokers
@@ -119,7 +119,7 @@ def plan_partition_increase(
     if unknown:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.",
+            f"replicas must be on live brokers, got {', '.join(map(str, sorted(unknown)))}",
         )
     added = {current + index: replicas for index, replicas in enumerate(request.assignments)}
     _check_replicas({**existing, **added})
@@ -139,7 +139,7 @@ def check_reassignment(
     if problem is not None:
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     if current is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition does not exist")
     if list(requested) != list(current):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -151,17 +151,14 @@ def _replica_list_problem(
     requested: Sequence[int], current: Collection[int], live: Collection[int]
 ) -> str | None:
     if not requested:
-        return "Empty replica list specified in partition reassignment."
+        return "replicas must not be empty, got []"
     if len(set(requested)) != len(requested):
-        return f"Duplicate replica ids in partition reassignment replica list: {list(requested)}"
+        return f"replicas must be distinct, got {list(requested)}"
     if any(broker_id < 0 for broker_id in requested):
-        return f"Invalid broker id in replica list: {list(requested)}"
+        return f"replicas must be >= 0, got {list(requested)}"
     absent = [broker_id for broker_id in requested if broker_id not in current and broker_id not in live]
     if absent:
-        return (
-            f"Replica assignment has brokers that are not alive. Replica list: {absent}, "
-            f"live broker list: {sorted(live)}"
-        )
+        return f"replicas must be on live brokers ({sorted(live)}), got {absent}"
     return None
 
 

@@ -185,7 +185,8 @@ class ConsumerEngine:
     ) -> None:
         self._require_group("subscribe")
         if (topics is None) is (pattern is None):
-            raise InvalidState("subscribe requires either topics or a pattern")
+            got = "neither" if topics is None else "both"
+            raise InvalidState(f"subscribe must be called with either topics or a pattern, got {got}")
         if pattern is not None:
             self.subscription.subscribe_pattern(compile_pattern(pattern), listener)
             self._network.track_all_topics(True)
@@ -235,7 +236,7 @@ class ConsumerEngine:
 
     def _require_group(self, method: str) -> ConsumerCoordinator:
         if self._coordinator is None:
-            raise InvalidState(f"{method} requires group.id to be set")
+            raise InvalidState(f"group.id must be set for {method}, got None")
         return self._coordinator
 
     # Records.

@@ -122,7 +122,13 @@ def _text(setting: Setting[Any], value: object) -> str:
             return str(value // datetime.timedelta(milliseconds=1))
         case list() | tuple() | set() | frozenset() if setting.type is ConfigType.LIST:
             return ",".join(_strings(setting, value))
-    raise InvalidValue(setting.error_message(repr(value), f"type {type(value).__name__} is not supported"))
+    raise InvalidValue(setting.error_message(repr(value), f"must be a {_accepted_types(setting)}"))
+
+
+def _accepted_types(setting: Setting[Any]) -> str:
+    if setting.type is ConfigType.LIST:
+        return "str or a list of str"
+    return "str, number, bool or timedelta" if setting.name.endswith(".ms") else "str, number or bool"
 
 
 def _encodable(setting: Setting[Any], text: str) -> str:
@@ -131,7 +137,7 @@ def _encodable(setting: Setting[Any], text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidValue(
-            setting.error_message(ascii(text), f"must be valid UTF-8: {error.reason}")
+            setting.error_message(ascii(text), f"must be valid UTF-8; {error.reason}")
         ) from None
     return text
 

@@ -49,7 +49,7 @@ class TransactionCalls:
             raise ClientClosed("the producer has been closed")
         manager = self._engine.transaction_manager
         if manager is None or not manager.is_transactional:
-            raise InvalidState("transactions require transactional.id; set it to use transactions")
+            raise InvalidState("transactional.id must be set for transactions, got None")
         return manager
 
     def _end(self, *, commits: bool) -> TransactionalRequestResult:

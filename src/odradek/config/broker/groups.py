@@ -23,7 +23,7 @@ def _migration_policy(value: str) -> str | None:
     policies = ("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")
     if value.upper() in policies:
         return None
-    return f"String must be one of (case insensitive): {', '.join(policies)}"
+    return f"must be one of {', '.join(policies)}"
 
 
 GROUP_MIN_SESSION_TIMEOUT_MS = int32(

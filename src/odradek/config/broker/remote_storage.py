@@ -18,11 +18,11 @@ from odradek.config.types import (
 
 
 def _non_empty(value: str) -> str | None:
-    return None if value else "String must be non-empty"
+    return None if value else "must be non-empty"
 
 
 def _pool_size(value: int) -> str | None:
-    return None if value == -1 or value >= 1 else "Value must be at least 1, or -1"
+    return None if value == -1 or value >= 1 else "must be at least 1, or -1"
 
 
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = boolean(

@@ -20,7 +20,7 @@ BOOTSTRAP_CONTROLLERS = string_list(
     (),
     HIGH,
     "KRaft controllers for the initial connection. Not available: use bootstrap.servers.",
-    check=lambda value: "KRaft controllers are not supported, use bootstrap.servers" if value else None,
+    check=lambda value: "must not be set; use bootstrap.servers" if value else None,
     allowed="empty",
 )
 

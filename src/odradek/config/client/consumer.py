@@ -41,12 +41,9 @@ def _parse_assignors(text: str) -> tuple[str, ...]:
 
 
 def _assignors(names: tuple[str, ...]) -> str | None:
-    if unknown := [name for name in names if name not in ASSIGNORS]:
-        return (
-            f"{unknown[0]!r} is not one of {', '.join(ASSIGNORS)}; pass your own assignor in the keyword "
-            "argument assignors"
-        )
-    return None if len(set(names)) == len(names) else "an assignor is named twice"
+    if not set(names) <= set(ASSIGNORS):
+        return f"must be any of {', '.join(ASSIGNORS)}; pass your own assignor in the keyword argument assignors"
+    return None if len(set(names)) == len(names) else "must name each assignor once"
 
 
 def _reset(value: str) -> str | None:
@@ -55,24 +52,24 @@ def _reset(value: str) -> str | None:
     aliases = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
     aliases["error"] = "none"
     hint = f"; {value} is called {aliases[value]}" if value in aliases else ""
-    return f"String must be one of: latest, earliest, none{hint}"
+    return f"must be one of latest, earliest, none{hint}"
 
 
 def _group_protocol(value: str) -> str | None:
     if value == "consumer":
-        return "The consumer protocol is not available: only classic groups can be joined"
-    return None if value == "classic" else "String must be one of (case insensitive): CONSUMER, CLASSIC"
+        return "must be classic; the consumer protocol is not available"
+    return None if value == "classic" else "must be classic"
 
 
 def _instance_id(value: str | None) -> str | None:
     if value == "":
-        return "String must be non-empty"
+        return "must be non-empty"
     if value in {".", ".."} or (value is not None and len(value) > 249):
         return "must have at most 249 characters, and not be . or .."
     is_valid = value is None or all(
         letter.isascii() and (letter.isalnum() or letter in "._-") for letter in value
     )
-    return None if is_valid else "may have only ASCII letters, digits, '.', '_' and '-'"
+    return None if is_valid else "must have only ASCII letters, digits, '.', '_' and '-'"
 
 
 KEY_DESERIALIZER = class_name(
@@ -136,7 +133,7 @@ GROUP_REMOTE_ASSIGNOR = string(
     None,
     MEDIUM,
     "Assignor of the broker; only for the consumer protocol.",
-    check=lambda value: "cannot be set with group.protocol=classic" if value is not None else None,
+    check=lambda value: "must not be set with group.protocol=classic" if value is not None else None,
     allowed="nothing",
 )
 

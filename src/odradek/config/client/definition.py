@@ -46,5 +46,5 @@ class ClientConfigDef:
 
 def reject_class_name(keyword: str, value_description: str) -> Callable[[object], str | None]:
     """Return a check for options that name Java classes in Kafka: classes are not loaded by name."""
-    reason = f"Java classes cannot be loaded, pass {value_description} in the keyword argument {keyword}"
+    reason = f"must not name Java classes; pass {value_description} in the keyword argument {keyword}"
     return lambda value: reason if value else None

@@ -40,7 +40,7 @@ def _parse_acks(text: str) -> str:
 
 
 def _not_empty(value: str | None) -> str | None:
-    return "String must be non-empty" if value == "" else None
+    return "must be non-empty" if value == "" else None
 
 
 KEY_SERIALIZER = class_name(
@@ -88,7 +88,7 @@ ACKS = Setting(
     "Acknowledgements before a record counts as sent: all in-sync replicas (all or -1), the leader "
     "(1), or none (0: no response, no offset, no retries).",
     _parse_acks,
-    check=lambda value: None if value in _ACKS else "String must be one of: all, -1, 0, 1",
+    check=lambda value: None if value in _ACKS else "must be one of all, -1, 0, 1",
     allowed="one of all, -1, 0, 1",
 )
 

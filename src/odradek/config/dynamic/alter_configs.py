@@ -50,7 +50,7 @@ def create_topic(config: DynamicBrokerConfig, entries: Iterable[tuple[str, str |
     nulls = [name for name, value in configs if value is None]
     if nulls:
         raise BrokerError(
-            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}"
+            ErrorCode.INVALID_CONFIG, f"topic configs must not be null, got null for {', '.join(nulls)}"
         )
     overrides = {name: value for name, value in configs if value is not None}
     check_topic(config, overrides)
@@ -99,7 +99,7 @@ def apply_operations(
         elif op in {AlterOp.APPEND, AlterOp.SUBTRACT}:
             overrides[name] = _changed_list(overrides, table, AlterOperation(name, op, value))
         else:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {op}")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"operation must be in 0..3, got {op}")
     return overrides
 
 
@@ -112,14 +112,14 @@ def check_operations(operations: Sequence[AlterOperation]) -> None:
         if operation.value is None and operation.op != AlterOp.DELETE
     ]
     if nulls:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}")
 
 
 def check_topic(config: DynamicBrokerConfig, overrides: Mapping[str, str]) -> None:
     """Reject invalid overrides of a topic."""
     for name in overrides:
         if name not in topic.BY_NAME:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
     for name, text in overrides.items():
         try:
             topic.BY_NAME[name].parse_value(text)
@@ -130,8 +130,7 @@ def check_topic(config: DynamicBrokerConfig, overrides: Mapping[str, str]) -> No
     if min_lag_ms > max_lag_ms:
         raise BrokerError(
             ErrorCode.INVALID_CONFIG,
-            f"conflict topic config setting min.compaction.lag.ms ({min_lag_ms}) > "
-            f"max.compaction.lag.ms ({max_lag_ms})",
+            f"min.compaction.lag.ms must be at most max.compaction.lag.ms ({max_lag_ms}), got {min_lag_ms}",
         )
     for setting in (
         topic.REMOTE_STORAGE_ENABLE,
@@ -146,7 +145,7 @@ def check_broker(config: DynamicBrokerConfig, overrides: Mapping[str, str], *, p
     """Reject invalid overrides of a broker: unknown or read-only names, wrong scopes and invalid values."""
     unknown = [name for name in overrides if find_broker_setting(name) is None]
     if unknown:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown broker config name: {', '.join(unknown)}")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"unknown broker config {', '.join(unknown)}")
     reasons = {name: dynamic_update_error(name, per_broker=per_broker) for name in overrides}
     rejected = {name: reason for name, reason in reasons.items() if reason is not None}
     if rejected:
@@ -177,7 +176,7 @@ def _without_nulls(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     _reject_duplicates(name for name, _ in entries)
     nulls = [name for name, value in entries if value is None]
     if nulls:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}")
     return {name: value for name, value in entries if value is not None}
 
 
@@ -185,7 +184,7 @@ def _reject_duplicates(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {name}")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"each config must appear once, got {name} twice")
         seen.add(name)
 
 
@@ -195,12 +194,12 @@ def _changed_list(
     """Append missing items to a list, or remove items; without an override start with the default."""
     setting = table.get(operation.name)
     if setting is None:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {operation.name}")
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"unknown config {operation.name}")
     operation_name = "append" if operation.op == AlterOp.APPEND else "subtract"
     if setting.type is not ConfigType.LIST:
         raise BrokerError(
             ErrorCode.INVALID_CONFIG,
-            f"Config value {operation_name} is not allowed for config key: {operation.name}",
+            f"{operation_name} requires a config of type list, got {operation.name}",
         )
     text = overrides.get(operation.name)
     items = _split(setting.format_value(setting.default) if text is None else text)

@@ -141,7 +141,7 @@ def topic_problems(overrides: Mapping[str, str]) -> list[str]:
     for name, text in overrides.items():
         setting = topic.BY_NAME.get(name)
         if setting is None:
-            problems.append(f"Unknown topic config name: {name}")
+            problems.append(f"unknown topic config {name}")
             continue
         try:
             setting.parse_value(text)
@@ -158,13 +158,13 @@ def dynamic_update_error(name: str, *, per_broker: bool) -> str | None:
         cluster_level = split is not None and split[1] in CLUSTER_LEVEL_ON_LISTENERS
         return None if per_broker or cluster_level else _PER_BROKER_ONLY
     if plain.dynamic is UpdateMode.READ_ONLY:
-        return "Cannot update these configs dynamically"
+        return "configs cannot be changed dynamically"
     if name in PER_LISTENER_ONLY:
-        return "These security configs can be dynamically updated only per-listener using the listener prefix"
+        return "configs can be changed dynamically only with a listener prefix"
     return None if per_broker or plain.dynamic is UpdateMode.CLUSTER_WIDE else _PER_BROKER_ONLY
 
 
-_PER_BROKER_ONLY: Final = "Cannot update these configs at default cluster level, broker id must be specified"
+_PER_BROKER_ONLY: Final = "configs can be changed only for one broker, not cluster-wide"
 
 
 def _valid_overrides(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
@@ -173,7 +173,7 @@ def _valid_overrides(overrides: Mapping[str, str], *, per_broker: bool) -> tuple
     for name, text in overrides.items():
         setting = find_broker_setting(name)
         if setting is None:
-            problems.append(f"Unknown broker config name: {name}")
+            problems.append(f"unknown broker config {name}")
             continue
         if (reason := dynamic_update_error(name, per_broker=per_broker)) is not None:
             problems.append(f"{reason}: {name}")

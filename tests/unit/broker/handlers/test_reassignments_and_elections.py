@@ -121,13 +121,13 @@ def test_each_reassignment_gets_its_own_error(run_scenario):
 @pytest.mark.parametrize(
     ("requested", "current", "message"),
     [
-        ((3,), (1,), "brokers that are not alive"),
-        ((), (1,), "Empty replica list"),
-        ((1, 1), (1,), "Duplicate replica ids"),
-        ((-2,), (1,), "Invalid broker id"),
+        ((3,), (1,), "replicas must be on live brokers"),
+        ((), (1,), "replicas must not be empty"),
+        ((1, 1), (1,), "replicas must be distinct"),
+        ((-2,), (1,), "replicas must be >= 0"),
         ((1,), (3, 1), "reassignment is not supported yet"),
         ((1, 3), (3, 1), "reassignment is not supported yet"),
-        ((1,), None, "The partition does not exist."),
+        ((1,), None, "partition does not exist"),
         (None, (1,), None),
     ],
 )

@@ -18,7 +18,7 @@ from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 SASL_HANDSHAKE, DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, QUOTAS, SCRAM = 17, 29, 30, 31, 48, 50
 ANY_MATCH = 2
 ANY, TOPIC, ALLOW, READ = 1, 2, 3, 3
-NO_AUTHORIZER = "No Authorizer is configured on the broker"
+NO_AUTHORIZER = "the broker has no authorizer"
 
 
 @pytest.mark.parametrize("version", range(4))

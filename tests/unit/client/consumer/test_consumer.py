@@ -213,7 +213,7 @@ def test_assign_keeps_positions_of_kept_partitions() -> None:
         await fixture.write(A1, b"5")
         assert values_of(await reader.poll(5)) == [b"5"]
         assert reader.assignment() == {A1}
-        with pytest.raises(InvalidState, match="a-0 is not assigned"):
+        with pytest.raises(InvalidState, match="must be assigned to this consumer, got a-0"):
             await reader.position(A0)
 
     play(scenario)
@@ -472,7 +472,7 @@ def test_invalid_calls_are_rejected() -> None:
         reader = fixture.consumer()
         with pytest.raises(InvalidState, match="consumer has no subscription"):
             await reader.poll(1)
-        with pytest.raises(InvalidState, match=r"subscribe requires group\.id to be set"):
+        with pytest.raises(InvalidState, match=r"group\.id must be set for subscribe, got None"):
             reader.subscribe(["a"])
         with pytest.raises(InvalidState, match=r"group\.id"):
             await reader.commit()
@@ -481,7 +481,7 @@ def test_invalid_calls_are_rejected() -> None:
         reader.assign([A0])
         with pytest.raises(InvalidState, match="offset of a-0 must be an int >= 0, got -1"):
             reader.seek(A0, -1)
-        with pytest.raises(InvalidState, match="not assigned"):
+        with pytest.raises(InvalidState, match="must be assigned"):
             reader.pause(A1)
         await reader.close()
         await reader.close()
@@ -503,7 +503,7 @@ def test_subscribe_arguments() -> None:
         with pytest.raises(TypeError, match="topics must be a list of names, got 'a'"):
             reader.subscribe("a")  # type: ignore[arg-type]
         reader.subscribe(["a"])
-        with pytest.raises(InvalidState, match="exclude each other"):
+        with pytest.raises(InvalidState, match="subscription must stay with"):
             reader.assign([A0])
         await reader.unsubscribe()
         reader.assign([A0])

@@ -56,8 +56,8 @@ def check_cooperative(name: str, members: Sequence[Member], assigned: Mapping[st
         for partition in assigned.get(member.member_id, Assignment(())).partitions:
             if partition in owners and partition not in owned:
                 raise InvalidState(
-                    f"assignor {name} assigned {partition} to {member.member_id} while {owners[partition]} "
-                    "owns it: a cooperative assignor must withhold it until it is revoked"
+                    f"cooperative assignor {name} must withhold {partition} until {owners[partition]} has "
+                    f"revoked it, got it assigned to {member.member_id}"
                 )
 
 

@@ -102,8 +102,7 @@ class SubscriptionState:
     def _set_type(self, subscription_type: SubscriptionType) -> None:
         if self.type not in (_T.NONE, subscription_type):
             raise InvalidState(
-                "subscription to topics, to a pattern and assignment of partitions exclude each other: this"
-                f" consumer has {self.type.value}, got {subscription_type.value}; call unsubscribe first"
+                f"subscription must stay with {self.type.value} until unsubscribe, got {subscription_type.value}"
             )
         self.type = subscription_type
 
@@ -145,7 +144,7 @@ class SubscriptionState:
     def assign_from_subscription(self, partitions: Iterable[TopicPartition]) -> None:
         """Set the partitions assigned by the group; those that stay keep their positions."""
         if not self.is_auto_assigned:
-            raise InvalidState(f"group assignment requires a subscription, got {self.type.value}")
+            raise InvalidState(f"group assignment must follow a subscription, got {self.type.value}")
         self._set_assigned(partitions)
 
     def _set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
@@ -163,7 +162,7 @@ class SubscriptionState:
         """Return the state of an assigned partition; raise InvalidState if it is not assigned."""
         state = self._assigned.get(partition)
         if state is None:
-            raise InvalidState(f"partition {partition} is not assigned to this consumer")
+            raise InvalidState(f"partition must be assigned to this consumer, got {partition}")
         return state
 
     def move_to_end(self, partition: TopicPartition) -> None:

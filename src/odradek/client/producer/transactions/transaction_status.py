@@ -58,7 +58,7 @@ class TransactionStatus:
     def check_call(self, call: str) -> None:
         """Raise if a call is invalid now."""
         if self.transactional_id is None and call != "send":
-            raise InvalidState(f"{call} requires transactional.id; set it to use transactions")
+            raise InvalidState(f"transactional.id must be set for {call}, got None")
         if self.error is not None and self.is_fatal:
             raise copy_error(self.error)
         if self.state is TxnManagerState.ABORTABLE_ERROR and call != "abort_transaction":
