@@ -22,6 +22,9 @@ IDIOM = re.compile(
     r"(errands?|fates?|clockwork|pouring|rehears(al|e|ed)|sifting|sticking|wish(es)?|chores?|upkeep)"
     r"(?![a-z])"
 )
+CAPITALIZED = re.compile(r"(?!Spark\b|Java\b|Kafka\b)[A-Z][a-z]*\b")
+"""A first word with a capital letter, other than product names and the names of APIs."""
+SYSTEM_TEXTS = {"Name or service not known"}
 ARGUMENT_ERRORS = {"ValueError", "TypeError", "ConfigError"}
 SUBJECT = re.compile(r"[a-z][\w./, -]*: \S.{0,70}")
 SUBJECT_MAX = 72
@@ -129,6 +132,16 @@ def test_argument_errors_state_the_value() -> None:
     ] == []
 
 
+def test_error_messages_begin_with_a_small_letter() -> None:
+    assert [
+        f"{name_of(path)}:{line}: {text}"
+        for path in SOURCES
+        if "src" in path.parts
+        for line, _, text in messages(tree_of(path))
+        if " " in text and CAPITALIZED.match(text) and text not in SYSTEM_TEXTS
+    ] == []
+
+
 def test_commit_subjects_are_short_and_name_their_area() -> None:
     log = subprocess.run(
         ["git", "log", "--no-merges", "--format=%s", f"{FIRST_COMMIT}..HEAD"],
@@ -158,4 +171,8 @@ def test_the_checks_find_what_they_look_for() -> None:
     assert IDIOM.search(words_of("BatchFates"))
     assert not IDIOM.search("wishbone")
     assert list(messages(tree)) == [(4, "ValueError", "n must be > 0")]
+    assert CAPITALIZED.match("Not connected")
+    assert CAPITALIZED.match("A topic is missing")
+    assert not CAPITALIZED.match("ListOffsets version 7 required")
+    assert not CAPITALIZED.match("Spark exited")
     assert not SUBJECT.fullmatch("Make it better")

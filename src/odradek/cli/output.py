@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from odradek.cli.errors import print_error
 
-Row = dict[str, Any]
+Row = Mapping[str, object]
 
 
 def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, empty: str | None = None) -> None:

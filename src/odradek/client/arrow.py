@@ -6,17 +6,21 @@ pyarrow is imported when it is first needed: clients work without it.
 from __future__ import annotations
 
 from array import array as ints
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from odradek.model.client_errors import InvalidState
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from odradek.records.layout import Columns
 
 
-def load_pyarrow() -> Any:
+def load_pyarrow() -> ModuleType:
     """Return the pyarrow module; raise InvalidState with the install command if it is missing."""
     try:
         import pyarrow
@@ -24,14 +28,15 @@ def load_pyarrow() -> Any:
         raise InvalidState(
             'pyarrow is required for Arrow records and is not installed; run pip install "odradek[arrow]"'
         ) from missing
-    return pyarrow
+    module: ModuleType = pyarrow
+    return module
 
 
 # Reading.
 
 
 @cache
-def record_schema() -> Any:
+def record_schema() -> pyarrow.Schema:
     """Return the schema of ``poll_arrow``."""
     arrow = load_pyarrow()
     header = arrow.struct([arrow.field("key", arrow.string(), False), arrow.field("value", arrow.binary())])
@@ -48,17 +53,19 @@ def record_schema() -> Any:
     )
 
 
-def record_batch(columns: Columns) -> Any:
+def record_batch(columns: Columns) -> pyarrow.RecordBatch:
     """Return a ``pyarrow.RecordBatch`` over the buffers of decoded columns."""
     arrow = load_pyarrow()
     count = columns.row_count
     schema = record_schema()
 
-    def array(type_: Any, length: int, *buffers: Any, children: list[Any] | None = None) -> Any:
+    def array(
+        type_: pyarrow.DataType, length: int, *buffers: object, children: list[pyarrow.Array] | None = None
+    ) -> pyarrow.Array:
         wrapped = [None if buffer is None else arrow.py_buffer(buffer) for buffer in buffers]
         return arrow.Array.from_buffers(type_, length, wrapped, children=children)
 
-    def plain(name: str, values: Any) -> Any:
+    def plain(name: str, values: object) -> pyarrow.Array:
         return array(schema.field(name).type, count, None, values)
 
     # Built from buffers: pyarrow.array of Python values would import pandas if it is installed.
@@ -82,7 +89,9 @@ def record_batch(columns: Columns) -> Any:
     )
 
 
-def _headers(arrow: Any, type_: Any, columns: Columns, array: Any) -> Any:
+def _headers(
+    arrow: ModuleType, type_: pyarrow.DataType, columns: Columns, array: Callable[..., pyarrow.Array]
+) -> pyarrow.Array:
     count = len(columns.header_name_ends) // 4 - 1
     names = array(arrow.string(), count, None, columns.header_name_ends, columns.header_names)
     values = array(

@@ -150,8 +150,8 @@ def _checked(interceptors: Sequence[V], protocol: type) -> tuple[V, ...]:
         missing = [name for name in names if not callable(getattr(interceptor, name, None))]
         if missing:
             raise TypeError(
-                f"interceptor must have the methods {', '.join(names)}, got {type(interceptor).__name__} without"
-                f" {', '.join(missing)}; inherit from {protocol.__name__} to omit methods"
+                f"interceptor must have the methods {', '.join(names)}, got {type(interceptor).__name__} "
+                f"without {', '.join(missing)}; inherit from {protocol.__name__} to omit methods"
             )
     return tuple(interceptors)
 

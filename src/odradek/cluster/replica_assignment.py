@@ -86,7 +86,8 @@ def _validate(brokers: Sequence[BrokerRack], partition_count: int, replication_f
     if replication_factor > len(brokers):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor must be at most the number of brokers ({len(brokers)}), got {replication_factor}",
+            f"replication factor must be at most the number of brokers ({len(brokers)}), "
+            f"got {replication_factor}",
         )
     with_rack = sum(broker.rack is not None for broker in brokers)
     if with_rack not in {0, len(brokers)}:

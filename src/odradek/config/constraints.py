@@ -46,8 +46,8 @@ def _mode(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
     protocols = settings[broker.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
     if set(protocols) != {"classic"}:
         problems.append(
-            f"group.coordinator.rebalance.protocols must be classic, got {','.join(protocols) or repr('')}: the "
-            "other protocols require KRaft"
+            "group.coordinator.rebalance.protocols must be classic, "
+            f"got {','.join(protocols) or repr('')}: the other protocols require KRaft"
         )
     return problems
 
@@ -92,9 +92,7 @@ def _network(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
             f"queued.max.request.bytes must be at least socket.request.max.bytes ({bytes_max}), got {queued}"
         )
     if settings[broker.MAX_CONNECTIONS_PER_IP] == 0 and not derived.connection_limits(settings):
-        problems.append(
-            "max.connections.per.ip must be >= 1 without max.connections.per.ip.overrides, got 0"
-        )
+        problems.append("max.connections.per.ip must be >= 1 without max.connections.per.ip.overrides, got 0")
     if "inter.broker.listener.name" in raw_values and "security.inter.broker.protocol" in raw_values:
         problems.append(
             "only one of inter.broker.listener.name and security.inter.broker.protocol must be set, got both"

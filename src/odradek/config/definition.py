@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.protocol_enums import ConfigType
@@ -177,6 +177,10 @@ class Setting(Generic[V]):
         return value.reveal() if isinstance(value, Secret) else str(value)
 
 
+AnySetting: TypeAlias = Setting[Any]
+"""Setting of any type."""
+
+
 class Settings:
     """A value for each setting of a table. Immutable; a lookup is one dictionary access."""
 
@@ -184,8 +188,8 @@ class Settings:
 
     def __init__(
         self,
-        values: dict[Setting[Any], Any],
-        prefixed: dict[tuple[str, Setting[Any]], Any] | None = None,
+        values: dict[AnySetting, Any],
+        prefixed: dict[tuple[str, AnySetting], Any] | None = None,
     ) -> None:
         self._values = values
         self._prefixed = prefixed or {}
@@ -200,15 +204,15 @@ class Settings:
         value: V = self._prefixed[key] if key in self._prefixed else self._values[setting]
         return value
 
-    def overridden_for(self, listener: str) -> set[Setting[Any]]:
+    def overridden_for(self, listener: str) -> set[AnySetting]:
         """Return the settings with a value for this listener."""
         return {setting for prefix, setting in self._prefixed if prefix == listener.lower()}
 
-    def listeners_overriding(self, setting: Setting[Any]) -> set[str]:
+    def listeners_overriding(self, setting: AnySetting) -> set[str]:
         """Return the names, in lower case, of the listeners with a value for this setting."""
         return {listener for listener, overridden in self._prefixed if overridden is setting}
 
-    def replace(self, changes: Mapping[Setting[Any], Any]) -> Settings:
+    def replace(self, changes: Mapping[AnySetting, Any]) -> Settings:
         """Return a copy with some values replaced, without checks: for derived values."""
         return Settings({**self._values, **changes}, self._prefixed)
 
@@ -225,17 +229,17 @@ def split_listener_name(name: str) -> tuple[str, str] | None:
     return (listener, rest) if listener and rest else None
 
 
-def by_name(table: Iterable[Setting[Any]]) -> dict[str, Setting[Any]]:
+def by_name(table: Iterable[AnySetting]) -> dict[str, AnySetting]:
     return {setting.name: setting for setting in table}
 
 
-def parse_settings(table: Mapping[str, Setting[Any]], raw_values: Mapping[str, str]) -> Settings:
+def parse_settings(table: Mapping[str, AnySetting], raw_values: Mapping[str, str]) -> Settings:
     """Parse the values of a table. Missing values get their default, unknown names are ignored.
 
     Raises ConfigError with one line for each invalid value.
     """
-    values: dict[Setting[Any], Any] = {setting: setting.default for setting in table.values()}
-    prefixed: dict[tuple[str, Setting[Any]], Any] = {}
+    values: dict[AnySetting, Any] = {setting: setting.default for setting in table.values()}
+    prefixed: dict[tuple[str, AnySetting], Any] = {}
     problems: list[str] = []
     for name, text in raw_values.items():
         setting = table.get(name)

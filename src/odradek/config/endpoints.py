@@ -59,7 +59,7 @@ def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Parse ``address:limit`` pairs; an address may contain colons. Raises ValueError with the requirement."""
+    """Parse ``address:limit`` pairs; an address may contain colons. Raises ValueError like the others."""
     limits = {}
     for item in split_list(text):
         address, colon, limit = item.rpartition(":")

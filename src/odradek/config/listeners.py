@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek.config import broker
-from odradek.config.definition import Setting, Settings, UpdateMode
+from odradek.config.definition import AnySetting, Settings, UpdateMode
 from odradek.config.endpoints import ListenerAddress, SecurityProtocol, parse_addresses, parse_protocols
 
 NONROUTABLE = "0.0.0.0"
@@ -77,15 +77,15 @@ def change_problems(before: Settings, after: Settings) -> list[str]:
         if name in new and old[name] is not new[name]
     ]
     problems.extend(
-        f"{setting.name} of the existing listener {name} cannot be changed dynamically: restart the broker, or "
-        "add another listener"
+        f"{setting.name} of the existing listener {name} cannot be changed dynamically: restart the broker, "
+        "or add another listener"
         for name in sorted(existing)
         for setting in _read_only_changes(name, before, after)
     )
     return problems
 
 
-def _read_only_changes(name: str, before: Settings, after: Settings) -> list[Setting[Any]]:
+def _read_only_changes(name: str, before: Settings, after: Settings) -> list[AnySetting]:
     """Return the changed settings of a listener that are read-only."""
     return [
         setting

@@ -6,16 +6,16 @@ connections from its own machine only. Variables and arguments override it; a co
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.config import broker
-from odradek.config.definition import Setting
+from odradek.config.definition import AnySetting
 
 
 class ProfileSetting(NamedTuple):
     """A setting of a profile, and the reason for its value."""
 
-    setting: Setting[Any]
+    setting: AnySetting
     value: str
     reason: str
 

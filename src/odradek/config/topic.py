@@ -7,10 +7,10 @@ converted to the topic's unit; without synonyms it has its own default.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.config import broker, metadata_versions, validators
-from odradek.config.definition import Setting, by_name
+from odradek.config.definition import AnySetting, by_name
 from odradek.config.types import (
     DAY_MS,
     GIB,
@@ -307,11 +307,11 @@ BY_NAME = by_name(TOPIC)
 class Synonym(NamedTuple):
     """A broker setting that a topic setting falls back to; ``factor`` converts its unit to the topic's."""
 
-    setting: Setting[Any]
+    setting: AnySetting
     factor: int = 1
 
 
-SYNONYMS: Final[Mapping[Setting[Any], tuple[Synonym, ...]]] = {
+SYNONYMS: Final[Mapping[AnySetting, tuple[Synonym, ...]]] = {
     SEGMENT_BYTES: (Synonym(broker.LOG_SEGMENT_BYTES),),
     SEGMENT_MS: (
         Synonym(broker.LOG_ROLL_MS),

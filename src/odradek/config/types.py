@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
-from odradek.config.definition import Importance, Secret, Setting, UpdateMode
+from odradek.config.definition import AnySetting, Importance, Secret, Setting, UpdateMode
 from odradek.model.protocol_enums import ConfigType
 
 HIGH: Final = Importance.HIGH
@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
     unlisted: bool
 
 
-def declared(names: Mapping[str, object]) -> tuple[Setting[Any], ...]:
+def declared(names: Mapping[str, object]) -> tuple[AnySetting, ...]:
     """Return the settings among a module's names, in order of declaration."""
     return tuple(value for value in names.values() if isinstance(value, Setting))
 

@@ -50,11 +50,11 @@ while followers are stuck, those would accumulate with their records until they 
 log = events.logger("coordinators")
 
 
-def _ignore_response(response: Any) -> None:
+def _ignore_response(response: object) -> None:
     """Reply handle of a command that nothing waits for."""
 
 
-def _reject_task(number: int, task: Any) -> None:
+def _reject_task(number: int, task: object) -> None:
     raise AssertionError(f"the coordinator of partition {number} has no tasks, got {task}")
 
 
@@ -177,10 +177,10 @@ class CoordinatorContext(Generic[S]):
 
     # Commands and markers.
 
-    def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, command: object, reply: Callable[[Any], None]) -> None:
         self._execute(self.shard.handle(command, reply, self._environment.now()))
 
-    def submit_without_reply(self, command: Any) -> None:
+    def submit_without_reply(self, command: object) -> None:
         self._run_guarded(lambda: self.shard.handle(command, _ignore_response, self._environment.now()))
 
     def end_marker_appended(self, producer_id: int, *, commits: bool, offset: int) -> None:
@@ -256,7 +256,7 @@ class CoordinatorContext(Generic[S]):
             self._environment.replicas.flush(self.partition, partial(self._on_flushed, append))
         self._environment.replicas.complete_delayed_fetches(self.partition)
 
-    def _fail(self, completion: Any, code: ErrorCode) -> None:
+    def _fail(self, completion: object, code: ErrorCode) -> None:
         self._effects.extend(self.shard.on_append_failed(completion, code, self._environment.now()))
 
     def _on_flushed(self, append: PendingAppend, failure: StorageError | None) -> None:

@@ -88,7 +88,7 @@ Effects = list[Effect]
 class CoordinatorShard(Protocol):
     """The state behind one partition of an internal topic."""
 
-    def handle(self, command: Any, to: Any, now: Now) -> Effects:
+    def handle(self, command: Any, to: object, now: Now) -> Effects:
         """Handle a command. Every command gets exactly one reply, now or from a later call."""
         ...
 

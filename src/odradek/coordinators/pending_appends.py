@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from odradek.coordinators.loader import LogItem
 from odradek.timers.purgatory import DelayedOperation
@@ -25,7 +24,7 @@ class PendingAppend:
         items: tuple[LogItem, ...],
         required_offset: int,
         size_bytes: int,
-        completion: Any,
+        completion: object,
         deadline_ms: int | None,
     ) -> None:
         self.items = items

@@ -106,7 +106,7 @@ def _decode_consumers(members: list[dict[str, Any]]) -> None:
             member[name] = _decode_or_keep(schema, member[name])
 
 
-def _decode_or_keep(schema: type, raw: bytes) -> Any:
+def _decode_or_keep(schema: type, raw: bytes) -> object:
     try:
         version = read_version(raw)
         return _field_values(read_fields(schema, version, raw), version)
@@ -114,7 +114,7 @@ def _decode_or_keep(schema: type, raw: bytes) -> Any:
         return raw
 
 
-def _field_values(fields: Any, version: int) -> dict[str, Any]:
+def _field_values(fields: object, version: int) -> dict[str, Any]:
     """Return the values of the version's fields by Kafka's names."""
     return {
         _camel_case(name): _value(field, getattr(fields, name), version)
@@ -134,7 +134,7 @@ def _camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _json(value: dict[str, Any]) -> str:
+def _json(value: dict[str, object]) -> str:
     """Return JSON as Kafka's tool prints it: without spaces, and with upper-case hexadecimal escapes."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
     return _ESCAPE.sub(lambda match: f"\\u00{match[1].upper()}" if match[1] else match[0], text)

@@ -7,11 +7,13 @@ ignored, as in Kafka.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Final, TypeVar, cast
 
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.schema import Table
+
+T = TypeVar("T")
 
 VERSION: Final = Struct(">h")
 
@@ -25,18 +27,19 @@ def read_version(raw: bytes) -> int:
     return int.from_bytes(raw[:2], "big", signed=True)
 
 
-def read_fields(schema: type, version: int, raw: bytes) -> Any:
+def read_fields(schema: type[T], version: int, raw: bytes) -> T:
     """Return the fields after the version as an instance of the schema."""
     if version not in versions_of(schema):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{schema.__name__} has no version {version}")
     try:
-        fields, _ = decoder(schema, version)(memoryview(raw), VERSION.size)
+        cls: type = schema
+        fields: T = decoder(cls, version)(memoryview(raw), VERSION.size)[0]
     except RemoteProtocolViolation as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return fields
 
 
-def write_fields(fields: Any, version: int) -> bytes:
+def write_fields(fields: object, version: int) -> bytes:
     schema: type = type(fields)
     return VERSION.pack(version) + encoder(schema, version)(fields)
 

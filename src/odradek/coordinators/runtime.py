@@ -44,7 +44,7 @@ class CoordinatorRuntime(Generic[S]):
         self._is_stopped = False
         self._coordinators: dict[int, CoordinatorContext[S]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
-        self._deferred_commands: dict[int, list[Any]] = {}
+        self._deferred_commands: dict[int, list[object]] = {}
         """Commands for all partitions that wait for a load to finish."""
         self._loading_since_ms = 0
         self._loaded_count = 0
@@ -94,11 +94,11 @@ class CoordinatorRuntime(Generic[S]):
 
     # Commands and queries.
 
-    def submit(self, number: int, command: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, number: int, command: object, reply: Callable[[Any], None]) -> None:
         """Handle a command; ``reply`` is called with the response once, now or later."""
         self._require(number).submit(command, reply)
 
-    def submit_to_all(self, command: Any) -> None:
+    def submit_to_all(self, command: object) -> None:
         """Handle a command without a reply on all partitions; on those still loading, after the load."""
         for number, coordinator in list(self._coordinators.items()):
             if coordinator.state is CoordinatorState.LOADING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.config import broker, derived, topic
-from odradek.config.definition import Setting, Settings
+from odradek.config.definition import AnySetting, Settings
 from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.records.append_rules import AppendRules
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX
@@ -85,7 +85,7 @@ class LogConfig:
         )
 
 
-_SETTINGS: Final[dict[str, Setting[Any]]] = {
+_SETTINGS: Final[dict[str, AnySetting]] = {
     field: setting
     for setting in topic.TOPIC
     if (field := setting.name.replace(".", "_")) in LogConfig.__slots__

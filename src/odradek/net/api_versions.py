@@ -66,7 +66,7 @@ class RequestApi(NamedTuple):
 
     api_key: int
     name: str
-    request: Any
+    request: type
     response: Any
     is_api_versions: bool
 
@@ -75,11 +75,11 @@ class RequestBuilder(NamedTuple):
     """Builds a request once its version is known, for APIs whose fields differ by version."""
 
     request: type
-    build: Callable[[int], Any]
+    build: Callable[[int], object]
 
 
 @cache
-def api_of_request(request: Any) -> RequestApi:
+def api_of_request(request: type) -> RequestApi:
     """Return the API of a request class."""
     api = _BY_NAME[request.__name__]
     return RequestApi(api.key, api.name, request, api.response, api.key == _API_VERSIONS)
@@ -134,12 +134,12 @@ def latest_usable_version(
     return version
 
 
-def decode_api_versions(response: Response) -> Any:
+def decode_api_versions(response: Response) -> ApiVersionsResponse:
     """Decode an ApiVersions response: UNSUPPORTED_VERSION always comes in version 0."""
     frame, position = response.frame, response.body_position
     if len(frame) < position + 2:
         raise RemoteProtocolViolation("ApiVersions response without an error code")
     code = int.from_bytes(frame[position : position + 2], "big", signed=True)
     version = 0 if code == ErrorCode.UNSUPPORTED_VERSION else response.api_version
-    message, _ = decoder(ApiVersionsResponse, version)(frame, position)
+    message: ApiVersionsResponse = decoder(ApiVersionsResponse, version)(frame, position)[0]
     return message

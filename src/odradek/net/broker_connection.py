@@ -206,7 +206,7 @@ class BrokerConnection:
 
     def send_in_version(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         """Send a request in a version that was not negotiated; for handshakes."""
-        cls: Any = type(request)
+        cls: type = type(request)
         return self._send(request_codec(api_of_request(cls), version), request, timeout_ms, True)
 
     def _codec(self, cls: type, version_max: int | None) -> RequestCodec:

@@ -107,7 +107,7 @@ class ConnectionPool:
     def send(
         self,
         node_id: int,
-        request: Any,
+        request: object,
         timeout_ms: int | None = None,
         *,
         version_max: int | None = None,

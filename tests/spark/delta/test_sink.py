@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ class FailingAround(DeltaSource):
         writer = super().streamWriter(schema, overwrite)
 
         class Failing(StreamWriter):
-            def commit(self, messages: list[Any], batchId: int) -> None:
+            def commit(self, messages: Sequence[object], batchId: int) -> None:
                 if not (directory / "before").exists():
                     (directory / "before").touch()
                     raise RuntimeError("died before the commit")

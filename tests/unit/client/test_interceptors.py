@@ -25,9 +25,7 @@ def test_interceptor_with_missing_methods_is_rejected(chain: Any) -> None:
         def close(self) -> None:
             return
 
-    with pytest.raises(
-        TypeError, match=r"got IncompleteInterceptor without on_\w+, on_\w+; inherit from"
-    ):
+    with pytest.raises(TypeError, match=r"got IncompleteInterceptor without on_\w+, on_\w+; inherit from"):
         chain([IncompleteInterceptor()])
 
 

@@ -117,7 +117,7 @@ def test_bounds_equal_kafkas(option: KafkaOption, setting: Setting[Any]) -> None
         if text not in REJECTED.get(setting.name, ()):
             setting.parse_value(text)
     for text in (*outside, *REJECTED.get(setting.name, ())):
-        with pytest.raises(InvalidValue, match=f"for configuration {setting.name}: "):
+        with pytest.raises(InvalidValue, match=f"{setting.name} must .*, got "):
             setting.parse_value(text)
 
 

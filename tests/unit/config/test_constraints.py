@@ -31,7 +31,10 @@ def settings(raw_values: dict[str, str]) -> Settings:
         ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip must be >= 1"),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "must be classic, got consumer"),
-        ({"group.coordinator.rebalance.protocols": "classic,consumer"}, "must be classic, got classic,consumer"),
+        (
+            {"group.coordinator.rebalance.protocols": "classic,consumer"},
+            "must be classic, got classic,consumer",
+        ),
         ({"process.roles": "broker"}, "process.roles must be empty"),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},

@@ -236,9 +236,9 @@ def test_offsets_of_special_timestamps(run_scenario, leader_and_isr, make_batch)
         find = partition.find_special_offset
         assert find(-1, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 3, 3), "latest"
         assert find(-2, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest"
-        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(5000, 0, 3), (
-            "largest timestamp"
-        )
+        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(
+            5000, 0, 3
+        ), "largest timestamp"
         assert find(-4, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest local"
         assert find(-5, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND, "latest tiered"
         assert error_code(find, -6, 0, -1, CONSUMER_REPLICA_ID) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from odradek.broker.handlers.describe_configs import check_broker_name, check_logger_broker
 from odradek.broker.requests.dispatcher import RequestContext
@@ -20,6 +20,9 @@ from odradek.model.protocol_enums import AlterOp, ResourceType
 from odradek.telemetry import events
 from odradek.wire.messages import alter_configs as full
 from odradek.wire.messages import incremental_alter_configs as incremental
+
+Resource: TypeAlias = full.AlterConfigsResource | incremental.AlterConfigsResource
+R = TypeVar("R", full.AlterConfigsResource, incremental.AlterConfigsResource)
 
 
 async def alter_configs(
@@ -77,14 +80,12 @@ async def _change(
     await _store(resource, overrides, validate_only, context)
 
 
-def _is_topic(resource: Any, context: RequestContext) -> bool:
+def _is_topic(resource: Resource, context: RequestContext) -> bool:
     """Return True for an existing topic, False for this broker or the cluster default; raise otherwise."""
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         if context.broker.metadata_cache.topic(name) is None:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name[:249]}' does not exist"
-            )
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name[:249]}' does not exist")
         return True
     if resource.resource_type == ResourceType.BROKER:
         if name:
@@ -105,7 +106,7 @@ def plan_levels(operations: Sequence[AlterOperation], known: Collection[str]) ->
         if op not in {AlterOp.SET, AlterOp.DELETE}:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"{_word(op)} operation is not allowed for the BROKER_LOGGER resource",
+                f"operation on a logger must be SET or DELETE, got {_name_of(op)}",
             )
         if name not in known:
             raise BrokerError(ErrorCode.INVALID_CONFIG, f"logger {name} does not exist")
@@ -123,8 +124,8 @@ def plan_levels(operations: Sequence[AlterOperation], known: Collection[str]) ->
     return levels
 
 
-def _word(op: int) -> str:
-    return AlterOp(op).name if op in set(AlterOp) else f"Unknown ({op})"
+def _name_of(op: int) -> str:
+    return AlterOp(op).name if op in set(AlterOp) else str(op)
 
 
 def alter_levels(operations: Sequence[AlterOperation], *, validate_only: bool) -> None:
@@ -135,7 +136,7 @@ def alter_levels(operations: Sequence[AlterOperation], *, validate_only: bool) -
 
 
 async def _store(
-    resource: Any, overrides: dict[str, str], validate_only: bool, context: RequestContext
+    resource: Resource, overrides: dict[str, str], validate_only: bool, context: RequestContext
 ) -> None:
     if validate_only:
         return
@@ -149,8 +150,8 @@ async def _store(
 
 
 async def _outcome(
-    change: Callable[[Any, bool, RequestContext], Awaitable[None]],
-    resource: Any,
+    change: Callable[[R, bool, RequestContext], Awaitable[None]],
+    resource: R,
     validate_only: bool,
     context: RequestContext,
 ) -> tuple[ErrorCode, str | None]:
@@ -162,7 +163,7 @@ async def _outcome(
     return ErrorCode.NONE, None
 
 
-def _distinct(resources: list[Any]) -> list[tuple[Any, tuple[ErrorCode, str | None] | None]]:
+def _distinct(resources: list[R]) -> list[tuple[R, tuple[ErrorCode, str | None] | None]]:
     """Return each resource once, with an error for duplicates."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     first = {(resource.resource_type, resource.resource_name): resource for resource in resources}

@@ -31,7 +31,8 @@ def check_filter(types: Sequence[str]) -> None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "entity type must be non-empty, got ''")
         if entity_type not in (USER, CLIENT_ID, IP):
             raise BrokerError(
-                ErrorCode.UNSUPPORTED_VERSION, f"entity type must be user, client-id or ip, got '{entity_type[:249]}'"
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"entity type must be user, client-id or ip, got '{entity_type[:249]}'",
             )
         if types.count(entity_type) > 1:
             raise BrokerError(

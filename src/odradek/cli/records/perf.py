@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -148,7 +149,9 @@ def _wait_until(due_s: float) -> float:
     return due_s
 
 
-def _record_latency(latencies: LatencyHistogram, due_s: float) -> Any:
+def _record_latency(
+    latencies: LatencyHistogram, due_s: float
+) -> Callable[[object, BaseException | None], None]:
     def on_delivery(metadata: object, error: BaseException | None) -> None:
         if error is None:
             latencies.add(int((perf_counter() - due_s) * 1e6))

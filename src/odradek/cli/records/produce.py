@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -130,7 +130,7 @@ class LineSender:
             )
             raise typer.Exit(1)
 
-    def _on_delivery(self, metadata: Any, error: BaseException | None) -> None:
+    def _on_delivery(self, metadata: object, error: BaseException | None) -> None:
         if error is not None:
             self._failed_count += 1
             self._first_failure = self._first_failure or error

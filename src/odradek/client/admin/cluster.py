@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import AdminApiHandler, ApiError
@@ -114,8 +114,10 @@ def _api_name(key: int) -> str:
     return API_BY_KEY[key].name if key in API_BY_KEY else f"api {key}"
 
 
-def _versions(broker: int) -> AdminApiHandler[None, Any]:
-    def read(keys: Sequence[None], response: ApiVersionsResponse) -> Iterable[tuple[None, Any]]:
+def _versions(broker: int) -> AdminApiHandler[None, ApiVersionsResponse]:
+    def read(
+        keys: Sequence[None], response: ApiVersionsResponse
+    ) -> Iterable[tuple[None, ApiVersionsResponse | ApiError]]:
         yield None, ApiError(ErrorCode(response.error_code)) if response.error_code else response
 
     return AdminApiHandler(
@@ -169,7 +171,9 @@ def _description_from_metadata(with_operations: bool) -> AdminApiHandler[None, C
     )
 
 
-def _cluster_description(response: Any, nodes: list[Node]) -> ClusterDescription:
+def _cluster_description(
+    response: DescribeClusterResponse | MetadataResponse, nodes: list[Node]
+) -> ClusterDescription:
     return ClusterDescription(
         response.cluster_id,
         next((node for node in nodes if node.id == response.controller_id), None),

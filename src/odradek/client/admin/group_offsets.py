@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import COORDINATOR_MOVED, AdminApiHandler, ApiError
@@ -33,7 +33,10 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
+
+T = TypeVar("T")
 
 GROUPS_SINCE: Final = 8
 
@@ -132,7 +135,7 @@ class GroupOffsetsApi(AdminApi):
 def _fetch_handler(
     requested: Mapping[str, list[TopicPartition] | None], require_stable: bool
 ) -> AdminApiHandler[str, Committed]:
-    def topics_of(group: str, topic_class: Any) -> Any:
+    def topics_of(group: str, topic_class: Callable[[str, list[int]], T]) -> list[T] | None:
         partitions = requested[group]
         if partitions is None:
             return None
@@ -177,7 +180,7 @@ def _read_committed(
         yield groups[0], _committed(response)
 
 
-def _committed(group: Any) -> Committed | ApiError:
+def _committed(group: OffsetFetchResponse | OffsetFetchResponseGroup) -> Committed | ApiError:
     """Return the offsets of one group; the error of any partition fails the group."""
     entries = [(topic.name, entry) for topic in group.topics for entry in topic.partitions]
     code = group.error_code or next((entry.error_code for _, entry in entries if entry.error_code), 0)

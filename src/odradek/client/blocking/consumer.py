@@ -35,6 +35,8 @@ from odradek.model.type_variables import Key_co, Value_co
 from odradek.records.client.consumer import ColumnBuilder, ConsumerRecord
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from odradek.client.consumer.arguments import (
         K,
         ReadsBytesBytes,
@@ -265,7 +267,9 @@ class Consumer(Generic[Key_co, Value_co]):
                 if records or engine.now_ms() >= deadline_ms:
                     return records
 
-    def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
+    def poll_arrow(
+        self, timeout_s: float | None = 1.0, max_records: int | None = None
+    ) -> pyarrow.RecordBatch:
         """Return the next records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
         Columns: ``key``, ``value`` (binary, not deserialized), ``topic``, ``partition``, ``offset``,

@@ -259,8 +259,8 @@ class Producer(Generic[Key_contra, Value_contra]):
     def _append_slow(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         headers: Headers,
         partition: int | None,
         timestamp_ms: int | None,

@@ -14,7 +14,7 @@ from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut,
 from odradek.model.errors import ErrorCode
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -51,7 +51,7 @@ async def fetch_topic_metadata(
         raise TimedOut(message if last_error is None else f"{message}: {last_error}") from last_error
 
 
-def _read(response: object) -> ClusterMetadata | None:
+def _read(response: MetadataResponse) -> ClusterMetadata | None:
     """Return the metadata in a response; None if the request must be retried."""
     metadata = apply_metadata_response(
         EMPTY_METADATA, response, has_reliable_epochs=True, keeps=lambda _: False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.errors import broker_error
 from odradek.client.network.node_selection import CoordinatorType
 from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnresolvedBootstrap
 from odradek.model.errors import ErrorCode
 from odradek.net.api_versions import RequestBuilder
-from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 BATCHED_KEYS_SINCE: Final = 4
 _KEY_TYPE_SINCE: Final = 1
@@ -31,7 +31,7 @@ class CoordinatorResult(NamedTuple):
 def find_coordinator_request(key_type: CoordinatorType, keys: Sequence[str]) -> RequestBuilder:
     """Return the request for these keys; old versions take the first key only."""
 
-    def build(version: int) -> Any:
+    def build(version: int) -> FindCoordinatorRequest:
         if version >= BATCHED_KEYS_SINCE:
             return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
         return FindCoordinatorRequest(key=keys[0], key_type=key_type if version >= _KEY_TYPE_SINCE else 0)
@@ -39,7 +39,7 @@ def find_coordinator_request(key_type: CoordinatorType, keys: Sequence[str]) -> 
     return RequestBuilder(FindCoordinatorRequest, build)
 
 
-def read_find_coordinator(keys: Sequence[str], response: Any) -> list[CoordinatorResult]:
+def read_find_coordinator(keys: Sequence[str], response: FindCoordinatorResponse) -> list[CoordinatorResult]:
     """Return one result for each key in the response."""
     if response.coordinators:
         return [
@@ -70,7 +70,7 @@ class CoordinatorLookup:
 
     def __init__(
         self,
-        send: Callable[[Any], Awaitable[Any]],
+        send: Callable[[RequestBuilder], Awaitable[FindCoordinatorResponse]],
         back_off: Callable[[int], Awaitable[None]],
         connect: Callable[[CoordinatorType, CoordinatorResult], int],
     ) -> None:

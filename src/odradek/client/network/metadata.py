@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.values import Node, PartitionInfo
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicPartition
+from odradek.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 RELIABLE_EPOCHS_SINCE: Final = 9
 """Earlier versions may have a leader epoch that is older than the leader."""
@@ -66,7 +67,7 @@ class MetadataUpdate(NamedTuple):
 
 def apply_metadata_response(
     old: ClusterMetadata,
-    response: Any,
+    response: MetadataResponse,
     *,
     has_reliable_epochs: bool,
     keeps: Callable[[str], bool],
@@ -75,7 +76,7 @@ def apply_metadata_response(
     received = {topic.name: topic for topic in response.topics if topic.name is not None}
     topics = {name: topic for name, topic in old.topics.items() if name not in received and keeps(name)}
     for name, topic in received.items():
-        topics[name] = _topic(old.topics.get(name), topic, has_reliable_epochs)
+        topics[name] = _topic(name, old.topics.get(name), topic, has_reliable_epochs)
     nodes = {
         broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in response.brokers
@@ -91,7 +92,7 @@ def apply_metadata_response(
     return MetadataUpdate(metadata, any(_is_stale(topic) for topic in response.topics))
 
 
-def _is_stale(topic: Any) -> bool:
+def _is_stale(topic: MetadataResponseTopic) -> bool:
     if topic.error_code:
         return ErrorCode(topic.error_code).stale_metadata
     return any(
@@ -101,10 +102,12 @@ def _is_stale(topic: Any) -> bool:
     )
 
 
-def _topic(old: TopicMetadata | None, topic: Any, has_reliable_epochs: bool) -> TopicMetadata:
+def _topic(
+    name: str, old: TopicMetadata | None, topic: MetadataResponseTopic, has_reliable_epochs: bool
+) -> TopicMetadata:
     error = ErrorCode(topic.error_code)
     if error is not ErrorCode.NONE:
-        return TopicMetadata(topic.name, topic.topic_id, (), topic.is_internal, error, ())
+        return TopicMetadata(name, topic.topic_id, (), topic.is_internal, error, ())
     old_partitions: tuple[PartitionInfo, ...] = ()
     if old is not None and (topic.topic_id in (ZERO_TOPIC_ID, old.topic_id) or old.topic_id == ZERO_TOPIC_ID):
         old_partitions = old.partitions
@@ -112,14 +115,14 @@ def _topic(old: TopicMetadata | None, topic: Any, has_reliable_epochs: bool) -> 
     for index, partition in enumerate(sorted(topic.partitions, key=lambda entry: int(entry.partition_index))):
         if partition.partition_index != index:
             break  # partition indexes have no gaps: the rest of the response is invalid
-        new = _partition(topic.name, partition, has_reliable_epochs)
+        new = _partition(name, partition, has_reliable_epochs)
         known = old_partitions[index] if index < len(old_partitions) else None
         is_older = known is not None and NO_LEADER_EPOCH < new.leader_epoch < known.leader_epoch
         partitions.append(known if known is not None and is_older else new)
-    return topic_metadata(topic.name, topic.topic_id, partitions, topic.is_internal)
+    return topic_metadata(name, topic.topic_id, partitions, topic.is_internal)
 
 
-def _partition(topic: str, partition: Any, has_reliable_epochs: bool) -> PartitionInfo:
+def _partition(topic: str, partition: MetadataResponsePartition, has_reliable_epochs: bool) -> PartitionInfo:
     return PartitionInfo(
         topic,
         partition.partition_index,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.errors import broker_error
 from odradek.client.network.metadata import (
@@ -32,7 +32,7 @@ from odradek.model.errors import ErrorCode
 from odradek.net.api_versions import RequestBuilder
 from odradek.ports.clock import Clock
 from odradek.telemetry import events
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 log = events.logger("client")
 
@@ -53,7 +53,7 @@ class MetadataUpdater:
         self,
         schedule: MetadataSchedule,
         clock: Clock,
-        send: Callable[[Any], Awaitable[Any]],
+        send: Callable[[RequestBuilder], Awaitable[MetadataResponse]],
         on_update: Callable[[ClusterMetadata], None],
         *,
         allow_auto_create: bool,
@@ -244,7 +244,7 @@ class MetadataUpdater:
         allow_auto_create = self._allow_auto_create or version < _AUTO_CREATE_SINCE
         return MetadataRequest(topics, allow_auto_create)
 
-    def _apply(self, response: Any) -> None:
+    def _apply(self, response: MetadataResponse) -> None:
         old = self.metadata
         update = apply_metadata_response(
             old,

@@ -236,7 +236,7 @@ class NetworkClient:
     async def send(
         self,
         node_id: int,
-        request: Any,
+        request: object,
         *,
         timeout_ms: int | None = None,
         version_max: int | None = None,
@@ -275,7 +275,7 @@ class NetworkClient:
     def send_if_ready(
         self,
         node_id: int,
-        request: Any,
+        request: object,
         *,
         timeout_ms: int | None = None,
         version_max: int | None = None,

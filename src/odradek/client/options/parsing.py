@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.options import other_clients
 from odradek.client.options.validation import RULES, ParsedOptions
 from odradek.config.client import connection, consumer, producer
 from odradek.config.client.definition import ClientConfigDef
-from odradek.config.definition import InvalidValue, Secret, Setting, Settings
+from odradek.config.definition import AnySetting, InvalidValue, Secret, Settings
 from odradek.model.errors import ConfigError
 from odradek.model.protocol_enums import ConfigType
 from odradek.telemetry import events
@@ -62,9 +62,9 @@ class _OptionParser:
 
     def __init__(self, table: ClientConfigDef) -> None:
         self._table = table
-        self._invalid: set[Setting[Any]] = set()
+        self._invalid: set[AnySetting] = set()
         self.values = table.defaults()
-        self.explicit: dict[Setting[Any], str] = {}
+        self.explicit: dict[AnySetting, str] = {}
         self.problems: list[str] = []
 
     def add(self, name: object, value: object) -> None:
@@ -101,13 +101,13 @@ class _OptionParser:
             )
 
 
-def _find(table: ClientConfigDef, name: str) -> Setting[Any] | None:
+def _find(table: ClientConfigDef, name: str) -> AnySetting | None:
     # No name of Kafka's has an underscore in it.
     dotted = name.replace("_", ".") if "." not in name else name
     return table.by_name.get(ALIASES.get(dotted, dotted))
 
 
-def _text(setting: Setting[Any], value: object) -> str:
+def _text(setting: AnySetting, value: object) -> str:
     """Return a Python value as the text that Kafka would parse; raise InvalidValue for other types."""
     match value:
         case str():
@@ -125,13 +125,13 @@ def _text(setting: Setting[Any], value: object) -> str:
     raise InvalidValue(setting.error_message(repr(value), f"must be a {_accepted_types(setting)}"))
 
 
-def _accepted_types(setting: Setting[Any]) -> str:
+def _accepted_types(setting: AnySetting) -> str:
     if setting.type is ConfigType.LIST:
         return "str or a list of str"
     return "str, number, bool or timedelta" if setting.name.endswith(".ms") else "str, number or bool"
 
 
-def _encodable(setting: Setting[Any], text: str) -> str:
+def _encodable(setting: AnySetting, text: str) -> str:
     """Return the text; raise InvalidValue if it has no UTF-8 encoding and would fail every request."""
     try:
         text.encode()
@@ -142,7 +142,7 @@ def _encodable(setting: Setting[Any], text: str) -> str:
     return text
 
 
-def _strings(setting: Setting[Any], values: Iterable[object]) -> Iterator[str]:
+def _strings(setting: AnySetting, values: Iterable[object]) -> Iterator[str]:
     for value in values:
         if not isinstance(value, str):
             raise InvalidValue(setting.error_message(repr(values), "must be a list of str"))
@@ -160,7 +160,7 @@ def _unknown_option(table: ClientConfigDef, name: str) -> str:
     return f"{name} is not an option of {_CLIENT_NAMES[table.kind]}{hint}"
 
 
-def _client_id(kind: str, settings: Settings, explicit: Mapping[Setting[Any], str]) -> str:
+def _client_id(kind: str, settings: Settings, explicit: Mapping[AnySetting, str]) -> str:
     """Return the client id that was set, or one like Kafka's that is unique in this process."""
     client_id = settings[connection.CLIENT_ID]
     match kind:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from odradek.config.client import connection, consumer, producer
-from odradek.config.definition import Setting, Settings
+from odradek.config.definition import AnySetting, Settings
 from odradek.config.types import INT_MAX
 
 _IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
@@ -20,14 +20,14 @@ class ParsedOptions(NamedTuple):
     """A client's settings, and those that were set explicitly."""
 
     settings: Settings
-    explicit: Collection[Setting[Any]]
+    explicit: Collection[AnySetting]
 
 
 class Validation(NamedTuple):
     """Result of the rules: problems, adjusted values, and warnings about adjustments."""
 
     problems: list[str]
-    changes: dict[Setting[Any], Any]
+    changes: dict[AnySetting, Any]
     warnings: list[str]
 
 
@@ -79,7 +79,7 @@ RULES: Final[dict[str, Callable[[ParsedOptions], Validation]]] = {
 
 def _connection_rules(options: ParsedOptions) -> Validation:
     settings, explicit = options
-    changes: dict[Setting[Any], Any] = {}
+    changes: dict[AnySetting, Any] = {}
     if connection.RECONNECT_BACKOFF_MS in explicit and connection.RECONNECT_BACKOFF_MAX_MS not in explicit:
         changes[connection.RECONNECT_BACKOFF_MAX_MS] = settings[connection.RECONNECT_BACKOFF_MS]
     warnings = [

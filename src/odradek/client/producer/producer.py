@@ -218,8 +218,8 @@ class Producer(Generic[Key_contra, Value_contra]):
     async def _append_slow(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         headers: Headers,
         partition: int | None,
         timestamp_ms: int | None,
@@ -494,8 +494,8 @@ def _direct_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any
 
     async def send(
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: object = None,
+        key: object = None,
         headers: Headers = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,

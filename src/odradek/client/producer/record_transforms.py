@@ -6,7 +6,6 @@ A producer without any skips this: its ``send`` is one call of the appender.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from odradek.client.interceptors import ProducerInterceptor, ProducerInterceptors, ProducerRecord
 from odradek.client.serdes import AnySerializer, serialize_with
@@ -59,8 +58,8 @@ class RecordTransforms:
         return callback
 
     def serialize_columns(
-        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
-    ) -> tuple[Any, Any]:
+        self, topic: str, values: Sequence[object], keys: Sequence[object] | None
+    ) -> tuple[Sequence[object], Sequence[object] | None]:
         """Return values and keys as bytes."""
         if self.value is not None:
             serialize = self.value

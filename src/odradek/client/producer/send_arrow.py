@@ -7,7 +7,8 @@ several topics are split by topic, each keeping its order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from odradek.client.arrow import load_pyarrow
 from odradek.client.producer.deliveries import Deliveries
@@ -22,12 +23,20 @@ from odradek.records.client.producer import (
     partitions_for_keys,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+
 _COLUMNS: Final = ("value", "key", "topic", "partition", "timestamp", "headers")
 _IGNORED: Final = frozenset({"offset"})
 """So that the result of ``poll_arrow`` can be sent unchanged."""
 
 
-def send_table(engine: ProducerEngine, deliveries: Deliveries, table: Any, topic: str | None) -> BulkSend:
+def send_table(
+    engine: ProducerEngine,
+    deliveries: Deliveries,
+    table: pyarrow.Table | pyarrow.RecordBatch,
+    topic: str | None,
+) -> BulkSend:
     """Send a table or record batch; ``topic`` replaces the column."""
     arrow = load_pyarrow()
     if isinstance(table, arrow.RecordBatch):
@@ -43,7 +52,7 @@ def send_table(engine: ProducerEngine, deliveries: Deliveries, table: Any, topic
                 yield from _send_batch(engine, deliveries, name, arrow, batch)
 
 
-def _check_names(table: Any, topic: str | None) -> None:
+def _check_names(table: pyarrow.Table, topic: str | None) -> None:
     names = set(table.column_names)
     unknown = sorted(names - set(_COLUMNS) - _IGNORED)
     if unknown:
@@ -54,7 +63,9 @@ def _check_names(table: Any, topic: str | None) -> None:
         raise SerializationFailed("topic is required: pass topic, or add a column topic")
 
 
-def _by_topic(arrow: Any, table: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
+def _by_topic(
+    arrow: ModuleType, table: pyarrow.Table, topic: str | None
+) -> Iterator[tuple[str, pyarrow.Table]]:
     if topic is not None:
         yield topic, table
         return
@@ -69,7 +80,7 @@ def _by_topic(arrow: Any, table: Any, topic: str | None) -> Iterator[tuple[str, 
 
 
 def _send_batch(
-    engine: ProducerEngine, deliveries: Deliveries, topic: str, arrow: Any, batch: Any
+    engine: ProducerEngine, deliveries: Deliveries, topic: str, arrow: ModuleType, batch: pyarrow.RecordBatch
 ) -> BulkSend:
     try:
         columns, explicit = _columns(arrow, batch)
@@ -113,7 +124,7 @@ def _number(partitions: bytearray, row: int) -> int | None:
     return None if partition < 0 else partition
 
 
-def _columns(arrow: Any, batch: Any) -> tuple[RecordColumns, NumbersColumn | None]:
+def _columns(arrow: ModuleType, batch: pyarrow.RecordBatch) -> tuple[RecordColumns, NumbersColumn | None]:
     explicit = _numbers_column(arrow, _column(batch, "partition"), arrow.int32())
     columns = RecordColumns(
         batch.num_rows,
@@ -125,19 +136,21 @@ def _columns(arrow: Any, batch: Any) -> tuple[RecordColumns, NumbersColumn | Non
     return columns, explicit
 
 
-def _column(batch: Any, name: str) -> Any | None:
+def _column(batch: pyarrow.RecordBatch, name: str) -> pyarrow.Array | None:
     index = batch.schema.get_field_index(name)
     return None if index < 0 else batch.column(index)
 
 
-def _times(arrow: Any, array: Any | None) -> Any | None:
+def _times(arrow: ModuleType, array: pyarrow.Array | None) -> pyarrow.Array | None:
     """Return timestamps of any unit as milliseconds."""
     if array is not None and arrow.types.is_timestamp(array.type):
         return array.cast(arrow.timestamp("ms", array.type.tz), safe=False).view(arrow.int64())
     return array
 
 
-def _numbers_column(arrow: Any, array: Any | None, kind: Any) -> NumbersColumn | None:
+def _numbers_column(
+    arrow: ModuleType, array: pyarrow.Array | None, kind: pyarrow.DataType
+) -> NumbersColumn | None:
     if array is None or arrow.types.is_null(array.type):
         return None
     plain = array if array.type == kind else array.cast(kind)
@@ -147,7 +160,7 @@ def _numbers_column(arrow: Any, array: Any | None, kind: Any) -> NumbersColumn |
     )
 
 
-def _bytes_column(arrow: Any, array: Any | None) -> BytesColumn | None:
+def _bytes_column(arrow: ModuleType, array: pyarrow.Array | None) -> BytesColumn | None:
     if array is None or arrow.types.is_null(array.type):
         return None
     types = arrow.types
@@ -158,7 +171,7 @@ def _bytes_column(arrow: Any, array: Any | None) -> BytesColumn | None:
     return BytesColumn(len(array), array.offset, validity, b"" if ends is None else ends, content, is_wide)
 
 
-def _headers_column(arrow: Any, array: Any | None) -> HeadersColumn | None:
+def _headers_column(arrow: ModuleType, array: pyarrow.Array | None) -> HeadersColumn | None:
     if array is None or arrow.types.is_null(array.type):
         return None
     if arrow.types.is_map(array.type):

@@ -37,8 +37,8 @@ def send_values(
     transforms: RecordTransforms,
     deliveries: Deliveries,
     topic: str,
-    values: Iterable[Any],
-    keys: Iterable[Any] | None,
+    values: Iterable[object],
+    keys: Iterable[object] | None,
     partition: int | None,
     timestamp_ms: int | None,
 ) -> BulkSend:
@@ -63,8 +63,8 @@ def send_values(
 def _one_by_one(
     deliveries: Deliveries,
     topic: str,
-    values: Sequence[Any],
-    keys: Sequence[Any] | None,
+    values: Sequence[object],
+    keys: Sequence[object] | None,
     partition: int | None,
     timestamp_ms: int | None,
 ) -> BulkSend:
@@ -95,8 +95,8 @@ def send_columns(
 
 
 def _chunks(
-    values: Iterable[Any], keys: Iterable[Any] | None
-) -> Iterable[tuple[Sequence[Any], Sequence[Any] | None]]:
+    values: Iterable[object], keys: Iterable[object] | None
+) -> Iterable[tuple[Sequence[object], Sequence[object] | None]]:
     if isinstance(values, list | tuple) and (keys is None or isinstance(keys, list | tuple)):
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"keys must be as many as values ({len(values)}), got {len(keys)}")

@@ -42,7 +42,9 @@ def _parse_assignors(text: str) -> tuple[str, ...]:
 
 def _assignors(names: tuple[str, ...]) -> str | None:
     if not set(names) <= set(ASSIGNORS):
-        return f"must be any of {', '.join(ASSIGNORS)}; pass your own assignor in the keyword argument assignors"
+        return (
+            f"must be any of {', '.join(ASSIGNORS)}; pass your own assignor in the keyword argument assignors"
+        )
     return None if len(set(names)) == len(names) else "must name each assignor once"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from odradek.config.client.connection import CONNECTION_SETTINGS
 from odradek.config.client.metrics import METRICS_SETTINGS
 from odradek.config.client.security import SECURITY_SETTINGS
-from odradek.config.definition import Setting, by_name
+from odradek.config.definition import AnySetting, by_name
 
 
 class ClientConfigDef:
@@ -23,10 +23,10 @@ class ClientConfigDef:
     def __init__(
         self,
         kind: str,
-        settings: Iterable[Setting[Any]],
+        settings: Iterable[AnySetting],
         *,
-        without: Iterable[Setting[Any]],
-        fixed: Mapping[Setting[Any], Any],
+        without: Iterable[AnySetting],
+        fixed: Mapping[AnySetting, Any],
     ) -> None:
         excluded = set(without)
         shared = (*CONNECTION_SETTINGS, *METRICS_SETTINGS, *SECURITY_SETTINGS)
@@ -34,13 +34,13 @@ class ClientConfigDef:
         self.by_name = by_name((*(setting for setting in shared if setting not in excluded), *settings))
         self.fixed = fixed
 
-    def defaults(self) -> dict[Setting[Any], Any]:
+    def defaults(self) -> dict[AnySetting, Any]:
         """Return the default of each setting."""
         values = {setting: setting.default for setting in CONNECTION_SETTINGS}
         values.update((setting, setting.default) for setting in self.by_name.values())
         return {**values, **self.fixed}
 
-    def default_of(self, setting: Setting[Any]) -> Any:
+    def default_of(self, setting: AnySetting) -> Any:
         return self.fixed.get(setting, setting.default)
 
 

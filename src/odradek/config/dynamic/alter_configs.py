@@ -10,10 +10,10 @@ so an unknown name is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek.config import availability, broker, constraints, listeners, topic
-from odradek.config.definition import InvalidValue, Setting, Settings, parse_settings
+from odradek.config.definition import AnySetting, InvalidValue, Settings, parse_settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig, dynamic_update_error
 from odradek.config.lookup import DYNAMIC_BY_NAME, find_broker_setting
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
@@ -86,7 +86,7 @@ def replace_broker(
 
 
 def apply_operations(
-    current: Mapping[str, str], operations: Sequence[AlterOperation], table: Mapping[str, Setting[Any]]
+    current: Mapping[str, str], operations: Sequence[AlterOperation], table: Mapping[str, AnySetting]
 ) -> dict[str, str]:
     """Set, delete, append to and subtract from raw values. Only the form of the request is checked."""
     check_operations(operations)
@@ -112,7 +112,9 @@ def check_operations(operations: Sequence[AlterOperation]) -> None:
         if operation.value is None and operation.op != AlterOp.DELETE
     ]
     if nulls:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}"
+        )
 
 
 def check_topic(config: DynamicBrokerConfig, overrides: Mapping[str, str]) -> None:
@@ -176,7 +178,9 @@ def _without_nulls(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     _reject_duplicates(name for name, _ in entries)
     nulls = [name for name, value in entries if value is None]
     if nulls:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"configs must not be null, got null for {', '.join(nulls)}"
+        )
     return {name: value for name, value in entries if value is not None}
 
 
@@ -189,7 +193,7 @@ def _reject_duplicates(names: Iterable[str]) -> None:
 
 
 def _changed_list(
-    overrides: Mapping[str, str], table: Mapping[str, Setting[Any]], operation: AlterOperation
+    overrides: Mapping[str, str], table: Mapping[str, AnySetting], operation: AlterOperation
 ) -> str:
     """Append missing items to a list, or remove items; without an override start with the default."""
     setting = table.get(operation.name)

@@ -15,8 +15,8 @@ from typing import Any, Final
 from odradek.config import availability, broker, constraints, derived, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
 from odradek.config.definition import (
+    AnySetting,
     InvalidValue,
-    Setting,
     Settings,
     UpdateMode,
     parse_settings,
@@ -212,7 +212,7 @@ def _topic_settings(settings: Settings, overrides: Mapping[str, str]) -> Setting
     return Settings(values)
 
 
-def _inherited(settings: Settings, setting: Setting[Any]) -> Any:
+def _inherited(settings: Settings, setting: AnySetting) -> Any:
     """Return the value of a topic setting without an override."""
     if (derive := _DERIVED.get(setting)) is not None:
         return derive(settings)

@@ -9,11 +9,11 @@ never included, nor are those of unknown names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.config import broker, derived, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
-from odradek.config.definition import Setting, UpdateMode, split_listener_name
+from odradek.config.definition import AnySetting, UpdateMode, split_listener_name
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.lookup import find_broker_setting
 from odradek.model.protocol_enums import ConfigSource, ConfigType
@@ -111,13 +111,13 @@ def _is_requested(name: str, names: Collection[str] | None) -> bool:
     return names is None or name in names
 
 
-def _topic_synonyms(config: DynamicBrokerConfig, setting: Setting[Any]) -> tuple[DescribedSynonym, ...]:
+def _topic_synonyms(config: DynamicBrokerConfig, setting: AnySetting) -> tuple[DescribedSynonym, ...]:
     synonyms = topic.SYNONYMS.get(setting)
     return () if synonyms is None else _synonyms(config, synonyms[0].setting.name, sensitive=False)
 
 
 def _describe(
-    config: DynamicBrokerConfig, name: str, setting: Setting[Any] | None, value: str | None
+    config: DynamicBrokerConfig, name: str, setting: AnySetting | None, value: str | None
 ) -> DescribedSetting:
     sensitive = setting is None or setting.sensitive
     synonyms = _synonyms(config, name, sensitive=sensitive)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from odradek.config.client.admin import ADMIN, ADMIN_SETTINGS
 from odradek.config.client.connection import CONNECTION_SETTINGS
@@ -16,7 +16,7 @@ from odradek.config.client.definition import ClientConfigDef
 from odradek.config.client.metrics import METRICS_SETTINGS
 from odradek.config.client.producer import PRODUCER, PRODUCER_SETTINGS
 from odradek.config.client.security import SECURITY_SETTINGS
-from odradek.config.definition import Setting
+from odradek.config.definition import AnySetting
 from odradek.config.reference.table_cells import (
     default_cell,
     description_cell,
@@ -97,7 +97,7 @@ def _parts() -> Iterator[str]:
     yield "\n## TLS and SASL\n\n" + _shared_table(SECURITY_SETTINGS)
 
 
-def _client_table(table: ClientConfigDef, settings: Iterable[Setting[Any]]) -> str:
+def _client_table(table: ClientConfigDef, settings: Iterable[AnySetting]) -> str:
     return _HEAD + "".join(
         f"| `{setting.name}` | {type_cell(setting)} | {value_cell(setting, table.default_of(setting))} | "
         f"{escaped(setting.allowed)} | {setting.importance.value} | {description_cell(setting)} |\n"
@@ -106,7 +106,7 @@ def _client_table(table: ClientConfigDef, settings: Iterable[Setting[Any]]) -> s
     )
 
 
-def _shared_table(settings: Iterable[Setting[Any]]) -> str:
+def _shared_table(settings: Iterable[AnySetting]) -> str:
     return _SHARED_HEAD + "".join(
         f"| `{setting.name}` | {_clients(setting)} | {type_cell(setting)} | {_defaults(setting)} | "
         f"{escaped(setting.allowed)} | {setting.importance.value} | {description_cell(setting)} |\n"
@@ -114,12 +114,12 @@ def _shared_table(settings: Iterable[Setting[Any]]) -> str:
     )
 
 
-def _clients(setting: Setting[Any]) -> str:
+def _clients(setting: AnySetting) -> str:
     kinds = [table.kind for table in _TABLES if setting.name in table.by_name]
     return "all" if len(kinds) == len(_TABLES) else ", ".join(kinds)
 
 
-def _defaults(setting: Setting[Any]) -> str:
+def _defaults(setting: AnySetting) -> str:
     """Return the default, and the defaults of clients with another one."""
     others = [
         f"{value_cell(setting, table.fixed[setting])} ({table.kind})"

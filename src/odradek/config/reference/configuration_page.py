@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from odradek.config import broker, profiles, topic
 from odradek.config.broker.odradek import ODRADEK_SETTINGS
 from odradek.config.broker.throttles import THROTTLES
-from odradek.config.definition import Setting
+from odradek.config.definition import AnySetting
 from odradek.config.reference.table_cells import default_cell, description_cell, escaped, type_cell
 from odradek.config.sources import variable_name
 
@@ -117,7 +116,7 @@ def _parts() -> Iterator[str]:
         )
 
 
-def _table(settings: Iterable[Setting[Any]]) -> str:
+def _table(settings: Iterable[AnySetting]) -> str:
     return _HEAD + "".join(
         f"| `{setting.name}` | {type_cell(setting)} | {default_cell(setting)} | {escaped(setting.allowed)} | "
         f"{setting.dynamic.value} | {setting.importance.value} | {description_cell(setting)} |\n"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.coordinators.append_errors import deletion_error
 from odradek.coordinators.effects import CoordinatorRecord
@@ -49,7 +49,7 @@ OnDeleted = Callable[[ErrorCode, EventContext], None]
 
 
 def handle_delete_group(
-    groups: dict[str, Group], command: DeleteGroup, to: Any, context: EventContext
+    groups: dict[str, Group], command: DeleteGroup, to: object, context: EventContext
 ) -> None:
     group = groups.get(command.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else _DELETE_GROUP_ERRORS[group.state]
@@ -75,7 +75,7 @@ _DELETE_GROUP_ERRORS: Final[dict[GroupState, ErrorCode]] = {
 
 
 def handle_delete_offsets(
-    groups: dict[str, Group], command: DeleteOffsets, to: Any, context: EventContext
+    groups: dict[str, Group], command: DeleteOffsets, to: object, context: EventContext
 ) -> None:
     group = groups.get(command.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else validate_delete_offsets(group)
@@ -116,7 +116,7 @@ def subscription_errors(
 
 
 def handle_partitions_deleted(
-    groups: dict[str, Group], command: PartitionsDeleted, to: Any, context: EventContext
+    groups: dict[str, Group], command: PartitionsDeleted, to: object, context: EventContext
 ) -> None:
     """Delete the offsets of deleted partitions. The reply does not wait for the log."""
     partitions = frozenset(command.partitions)

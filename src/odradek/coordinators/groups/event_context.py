@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from odradek.coordinators.effects import (
     AppendRecords,
@@ -64,7 +64,7 @@ class EventContext:
         """The current settings, read on demand: most events are heartbeats, which need none."""
         return self._settings()
 
-    def reply(self, to: Any, response: Any) -> None:
+    def reply(self, to: object, response: object) -> None:
         self.effects.append(Reply(to, response))
 
     def schedule_timer(self, timer: Hashable, delay_ms: int) -> None:

@@ -19,7 +19,7 @@ import enum
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinators.groups.commands import JoinedMember
 from odradek.coordinators.groups.committed_offsets import CommittedOffsets
@@ -174,7 +174,7 @@ class Group:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def start_joining(self, member: GroupMember, to: Any) -> None:
+    def start_joining(self, member: GroupMember, to: object) -> None:
         """Set the pending JoinGroup request of a member that has none."""
         self.joining_count += 1
         member.pending_join = to

@@ -6,7 +6,6 @@ Concurrent commits of the same partition take effect in log order, so the last o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from odradek.coordinators.append_errors import offset_commit_error
 from odradek.coordinators.effects import ProducerIdAndEpoch
@@ -21,7 +20,7 @@ from odradek.model.ids import TopicPartition
 
 
 def handle_commit_offsets(
-    groups: dict[str, Group], command: CommitOffsets, to: Any, context: EventContext
+    groups: dict[str, Group], command: CommitOffsets, to: object, context: EventContext
 ) -> None:
     group = groups.get(command.group_id)
     is_transactional = command.producer_id >= 0
@@ -75,7 +74,7 @@ def _renew_session(group: Group, command: CommitOffsets, context: EventContext) 
         renew_session(group, member, context)
 
 
-def _reject(command: CommitOffsets, code: ErrorCode, to: Any, context: EventContext) -> None:
+def _reject(command: CommitOffsets, code: ErrorCode, to: object, context: EventContext) -> None:
     context.reply(to, CommitOffsetsResult(dict.fromkeys(command.offsets, code)))
 
 
@@ -98,7 +97,7 @@ class OffsetsAppend:
     """Replies to the commit. ``errors`` is NONE for the offsets that were appended."""
 
     def __init__(
-        self, offsets: CommittedOffsets, errors: Mapping[TopicPartition, ErrorCode], to: Any
+        self, offsets: CommittedOffsets, errors: Mapping[TopicPartition, ErrorCode], to: object
     ) -> None:
         self.offsets = offsets
         self.errors = errors

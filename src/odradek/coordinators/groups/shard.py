@@ -56,7 +56,7 @@ from odradek.coordinators.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID, TopicPartition
 
-CommandHandler = Callable[[dict[str, Group], Any, Any, EventContext], None]
+CommandHandler = Callable[[dict[str, Group], Any, object, EventContext], None]
 """Takes the groups, a command, its reply handle and the context."""
 
 COMMAND_HANDLERS: Final[dict[type, CommandHandler]] = {
@@ -101,7 +101,7 @@ class GroupCoordinatorShard:
 
     # Events.
 
-    def handle(self, command: Command, to: Any, now: Now) -> Effects:
+    def handle(self, command: Command, to: object, now: Now) -> Effects:
         context = self._context(now)
         COMMAND_HANDLERS[type(command)](self.groups, command, to, context)
         return context.effects

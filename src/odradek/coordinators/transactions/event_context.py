@@ -56,15 +56,15 @@ class EventContext:
     def settings(self) -> TransactionSettings:
         return self._settings()
 
-    def reply(self, to: Any, response: Any) -> None:
+    def reply(self, to: object, response: object) -> None:
         self.effects.append(Reply(to, response))
 
     def schedule_timer(self, timer: Hashable, delay_ms: int) -> None:
         self.effects.append(ScheduleTimer(timer, delay_ms))
 
-    def append(self, records: tuple[CoordinatorRecord, ...], completion: Any) -> None:
+    def append(self, records: tuple[CoordinatorRecord, ...], completion: object) -> None:
         self.pending_appends[completion] = None
         self.effects.append(AppendRecords(records, completion))
 
-    def start_task(self, task: Any) -> None:
+    def start_task(self, task: object) -> None:
         self.effects.append(StartTask(task))

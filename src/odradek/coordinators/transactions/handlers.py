@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinators.transactions import transitions
 from odradek.coordinators.transactions.commands import (
@@ -43,7 +43,7 @@ Transactions = dict[str, TransactionMetadata]
 
 
 def handle_init_producer_id(
-    ids: Transactions, command: InitProducerId, to: Any, context: EventContext
+    ids: Transactions, command: InitProducerId, to: object, context: EventContext
 ) -> None:
     metadata = ids.get(command.transactional_id)
     decision = transitions.prepare_init_producer_id(
@@ -70,7 +70,9 @@ def _init_result(transition: TxnTransitMetadata, code: ErrorCode) -> InitProduce
     return InitProducerIdResult(code, target.producer_id, target.producer_epoch)
 
 
-def handle_add_partitions(ids: Transactions, command: AddPartitions, to: Any, context: EventContext) -> None:
+def handle_add_partitions(
+    ids: Transactions, command: AddPartitions, to: object, context: EventContext
+) -> None:
     metadata = ids.get(command.transactional_id)
     if command.verify_only:
         context.reply(to, AddPartitionsResult(transitions.verify_partitions(metadata, command)))
@@ -84,7 +86,7 @@ def handle_add_partitions(ids: Transactions, command: AddPartitions, to: Any, co
 
 
 def handle_end_transaction(
-    ids: Transactions, command: EndTransaction, to: Any, context: EventContext
+    ids: Transactions, command: EndTransaction, to: object, context: EventContext
 ) -> None:
     metadata = ids.get(command.transactional_id)
     decision = transitions.prepare_end(metadata, command, context.now.wall_ms)
@@ -95,8 +97,8 @@ def _append_or_reply(
     metadata: TransactionMetadata | None,
     decision: ErrorCode | TxnTransitMetadata,
     context: EventContext,
-    to: Any,
-    make_response: Callable[[ErrorCode], Any],
+    to: object,
+    make_response: Callable[[ErrorCode], object],
 ) -> None:
     if isinstance(decision, ErrorCode):
         context.reply(to, make_response(decision))
@@ -106,7 +108,7 @@ def _append_or_reply(
 
 
 def handle_markers_written(
-    ids: Transactions, command: MarkersWritten, to: Any, context: EventContext
+    ids: Transactions, command: MarkersWritten, to: object, context: EventContext
 ) -> None:
     metadata = ids.get(command.task.transactional_id)
     context.reply(to, complete_markers(metadata, command, context))

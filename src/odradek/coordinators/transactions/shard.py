@@ -43,7 +43,7 @@ from odradek.coordinators.transactions.transition_appends import RetryTimer, Tra
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID
 
-CommandHandler = Callable[[Transactions, Any, Any, EventContext], None]
+CommandHandler = Callable[[Transactions, Any, object, EventContext], None]
 """Takes the transactional ids, a command, its reply handle and the context."""
 
 COMMAND_HANDLERS: Final[dict[type, CommandHandler]] = {
@@ -87,7 +87,7 @@ class TransactionCoordinatorShard:
 
     # Events.
 
-    def handle(self, command: Command, to: Any, now: Now) -> Effects:
+    def handle(self, command: Command, to: object, now: Now) -> Effects:
         context = self._context(now)
         COMMAND_HANDLERS[type(command)](self.ids, command, to, context)
         return context.effects

@@ -12,7 +12,7 @@ derives the next step from the current state, wherever the transaction stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.coordinators.append_errors import transaction_error
 from odradek.coordinators.transactions.commands import MarkersWritten, WriteMarkers
@@ -57,8 +57,8 @@ class TransitionAppend:
     def __init__(
         self,
         transitions: Sequence[IdTransition],
-        to: Any = None,
-        make_response: Callable[[ErrorCode], Any] | None = None,
+        to: object = None,
+        make_response: Callable[[ErrorCode], object] | None = None,
     ) -> None:
         self.transitions = transitions
         self._to = to
@@ -91,8 +91,8 @@ class TransitionAppend:
 def append_transitions(
     transitions: Sequence[IdTransition],
     context: EventContext,
-    to: Any = None,
-    make_response: Callable[[ErrorCode], Any] | None = None,
+    to: object = None,
+    make_response: Callable[[ErrorCode], object] | None = None,
 ) -> None:
     """Begin transitions in one append; reply to ``to`` when it completes, if a request waits for it."""
     for metadata, transition in transitions:

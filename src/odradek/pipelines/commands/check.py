@@ -74,7 +74,9 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
             described = _described(admin, topics)
             for topic in topics:
                 description = described.get(topic)
-                yield topic_check("source topic", topic, description, AclOperation.READ, brokers=source.brokers)
+                yield topic_check(
+                    "source topic", topic, description, AclOperation.READ, brokers=source.brokers
+                )
             group = admin.describe_groups([spec.observe.group], include_authorized_operations=True)
             yield group_check(spec.observe.group, group[spec.observe.group].authorized_operations)
     except (CommandFailed, ClientError, ConfigError) as failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from odradek.pipelines.monitoring import progress as batches
 from odradek.pipelines.monitoring.progress import Progress, line_of
@@ -29,7 +29,7 @@ class Display(Protocol):
         """Show a completed batch."""
         ...
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         """Write an event for programs."""
         ...
 
@@ -52,7 +52,7 @@ class LineDisplay:
         if progress.row_count:
             self.message(line_of(progress))
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         """Do nothing: events are for JSON output."""
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class JsonDisplay:
     def batch(self, progress: Progress) -> None:
         self.event("progress", **batches.to_json(progress))
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         print(json.dumps({"event": kind, **fields}, ensure_ascii=False), file=self._out, flush=True)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class TerminalDisplay:
         else:
             self._status.update(line)
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         """Do nothing: events are for JSON output."""
 
     def close(self) -> None:

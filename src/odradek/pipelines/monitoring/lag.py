@@ -7,7 +7,7 @@ seconds, it is the age of the oldest unread record, by its timestamp, read with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.cli.groups.reset_offsets import fetch_end_offsets
 from odradek.model.ids import TopicPartition
@@ -75,7 +75,7 @@ def total(rows: Iterable[PartitionLag]) -> tuple[int | None, float | None]:
     return (sum(counts) if counts else None), (max(ages) if ages else None)
 
 
-def as_rows(group: str, rows: Iterable[PartitionLag]) -> list[dict[str, Any]]:
+def as_rows(group: str, rows: Iterable[PartitionLag]) -> list[dict[str, object]]:
     """Return the rows of a table or of JSON output."""
     return [
         {"group": group, **row._asdict(), "lag_s": None if row.lag_s is None else round(row.lag_s, 3)}

@@ -155,7 +155,7 @@ def seconds_text(seconds: float) -> str:
     return f"{whole} s"
 
 
-def to_json(progress: Progress) -> dict[str, Any]:
+def to_json(progress: Progress) -> dict[str, object]:
     """Return the JSON form, with rows per second."""
     return {**asdict(progress), "rows_per_s": round(progress.rows_per_s, 1)}
 

@@ -129,7 +129,7 @@ class RunStatus:
         return replace(self, state=state, driver_pid=None, updated_ms=now_ms)
 
 
-def to_json(status: RunStatus) -> dict[str, Any]:
+def to_json(status: RunStatus) -> dict[str, object]:
     """Return the JSON form, for the status file and for programs."""
     last = status.last
     return {

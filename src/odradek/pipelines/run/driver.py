@@ -70,7 +70,7 @@ class Report:
     def __init__(self, descriptor: int) -> None:
         self._out = os.fdopen(descriptor, "w", encoding="utf-8", buffering=1)
 
-    def send(self, event: str, **fields: Any) -> None:
+    def send(self, event: str, **fields: object) -> None:
         self._out.write(json.dumps({"event": event, **fields}) + "\n")
         self._out.flush()
 

@@ -8,7 +8,7 @@ open batch with room, headers that are not plain pairs, and everything while ``p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from odradek.ports.files import Buffer
 from odradek.records.layout import INT64_MAX
@@ -24,7 +24,7 @@ AppendedRanges = list[tuple[ProducerBatch, int, int]]
 """Batches a call appended to, each with the index of the first appended record and their count."""
 
 
-def _is_plain(field: object) -> bool:
+def _is_plain(field: object) -> TypeGuard[bytes | None]:
     return field is None or type(field) is bytes
 
 
@@ -95,8 +95,9 @@ class _RangeTracker:
 class RecordAppender:
     """Appends records to the open batches of a producer.
 
-    ``wall_ms`` is the clock; only the compiled appender can do without and read the system's. ``ignore_keys`` sends records with keys to the sticky
-    partition, ``explicit_partitions_only`` passes records without a partition to ``fallback``.
+    ``wall_ms`` is the clock; only the compiled appender can do without one, and reads the system's.
+    ``ignore_keys`` sends records with keys to the sticky partition, ``explicit_partitions_only`` passes
+    records without a partition to ``fallback``.
     """
 
     __slots__ = ("_explicit_partitions_only", "_fallback", "_ignore_keys", "_topics", "_wall_ms", "paused")
@@ -110,7 +111,9 @@ class RecordAppender:
         explicit_partitions_only: bool = False,
     ) -> None:
         if wall_ms is None:
-            raise ValueError("wall_ms must be a clock, got None: the pure appender has no access to the system's")
+            raise ValueError(
+                "wall_ms must be a clock, got None: the pure appender has no access to the system's"
+            )
         self.paused = False
         self._fallback = fallback
         self._wall_ms = wall_ms
@@ -203,8 +206,8 @@ class RecordAppender:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: object = None,
+        key: object = None,
         headers: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -236,8 +239,8 @@ class RecordAppender:
     def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[object],
+        keys: Sequence[object] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         start: int = 0,

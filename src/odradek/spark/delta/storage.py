@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs
@@ -43,7 +43,7 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
-def file_system(path: str, storage_options: dict[str, str]) -> Any:
+def file_system(path: str, storage_options: dict[str, str]) -> pyarrow.fs.FileSystem:
     """Return a file system whose root is the table."""
     if is_local(path):
         return pyarrow.fs.SubTreeFileSystem(path, pyarrow.fs.LocalFileSystem())

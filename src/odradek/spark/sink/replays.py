@@ -6,10 +6,10 @@ reads all markers of a query once per run, before it sends the first row of that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.client_errors import ClientError
 from odradek.spark.options.sink_options import SinkOptions
@@ -76,7 +76,7 @@ class FirstBatchMarkers:
 first_batch_markers: Final = FirstBatchMarkers()
 
 
-def commit_replay(options: SinkOptions, messages: list[Any], batch_id: int) -> None:
+def commit_replay(options: SinkOptions, messages: Sequence[object], batch_id: int) -> None:
     """Commit the transactions that tasks left open, if the batch is partitioned as before.
 
     Each transaction contains the marker of its rows. If the driver dies between two of them, the batch is
@@ -101,7 +101,7 @@ def commit_replay(options: SinkOptions, messages: list[Any], batch_id: int) -> N
         raise explain(failed, options) from failed
 
 
-def abort_replay(options: SinkOptions, messages: list[Any]) -> None:
+def abort_replay(options: SinkOptions, messages: Sequence[object]) -> None:
     """Abort the known transactions that tasks left open; best effort."""
     for replay in _replays(messages):
         if replay.transaction is not None:
@@ -110,6 +110,6 @@ def abort_replay(options: SinkOptions, messages: list[Any]) -> None:
                 end_transaction(options, replay.transaction, committed=False)
 
 
-def _replays(messages: Iterable[Any]) -> list[Replay]:
+def _replays(messages: Iterable[object]) -> list[Replay]:
     task_messages = [message for message in messages if isinstance(message, TaskCommitMessage)]
     return [message.replay for message in task_messages if message.replay is not None]

@@ -11,10 +11,10 @@ certain that the tasks are the same as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -83,10 +83,10 @@ class TransactionalStreamWriter(QuickAckOnUnpickle, DataSourceStreamArrowWriter)
         freeze_heap()
         return written
 
-    def commit(self, messages: list[Any], batchId: int) -> None:
+    def commit(self, messages: Sequence[object], batchId: int) -> None:
         commit_replay(self.options, messages, batchId)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
+    def abort(self, messages: Sequence[object], batchId: int) -> None:
         abort_replay(self.options, messages)
 
 
@@ -104,10 +104,10 @@ class TransactionalBatchWriter(QuickAckOnUnpickle, DataSourceArrowWriter):
         # The attempt is its own run: existing markers are another write's.
         return write_exactly_once(self.options, WriteUnit(key, 0, self.attempt, self.attempt), iterator)
 
-    def commit(self, messages: list[Any]) -> None:
+    def commit(self, messages: Sequence[object]) -> None:
         commit_replay(self.options, messages, 0)
 
-    def abort(self, messages: list[Any]) -> None:
+    def abort(self, messages: Sequence[object]) -> None:
         abort_replay(self.options, messages)
 
 

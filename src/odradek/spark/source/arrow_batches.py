@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import pyarrow
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -50,7 +50,7 @@ class ArrowBatchBuilder:
         arrays = [self._array(field, columns) for field in self._schema]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, field: Any, columns: Columns) -> pyarrow.Array:
+    def _array(self, field: pyarrow.Field, columns: Columns) -> pyarrow.Array:
         # Constant columns of a partition are built once, and sliced.
         if field.name == "topic":
             return repeated_topic(self._topic).slice(0, columns.row_count)
@@ -75,12 +75,14 @@ def repeated_partition(partition: int) -> pyarrow.Array:
     return _array(pyarrow.int32(), ROWS_MAX, None, array("i", [partition]) * ROWS_MAX)
 
 
-def _array(kind: Any, count: int, *buffers: Any, children: list[Any] | None = None) -> pyarrow.Array:
+def _array(
+    kind: pyarrow.DataType, count: int, *buffers: object, children: list[pyarrow.Array] | None = None
+) -> pyarrow.Array:
     wrapped = [None if buffer is None else pyarrow.py_buffer(buffer) for buffer in buffers]
     return pyarrow.Array.from_buffers(kind, count, wrapped, children=children)
 
 
-def _headers(kind: Any, columns: Columns) -> pyarrow.Array:
+def _headers(kind: pyarrow.DataType, columns: Columns) -> pyarrow.Array:
     pair = kind.value_type
     count = len(columns.header_name_ends) // 4 - 1
     names = _array(pair.field(0).type, count, None, columns.header_name_ends, columns.header_names)
@@ -90,7 +92,7 @@ def _headers(kind: Any, columns: Columns) -> pyarrow.Array:
     return _array(kind, columns.row_count, columns.header_validity, columns.header_ends, children=[pairs])
 
 
-_ARRAY_BUILDERS: Final[dict[str, Callable[[Any, Columns], pyarrow.Array]]] = {
+_ARRAY_BUILDERS: Final[dict[str, Callable[[pyarrow.DataType, Columns], pyarrow.Array]]] = {
     "key": lambda kind, of: _array(kind, of.row_count, of.key_validity, of.key_ends, of.keys),
     "value": lambda kind, of: _array(kind, of.row_count, of.value_validity, of.value_ends, of.values),
     "offset": lambda kind, of: _array(kind, of.row_count, None, of.offsets),

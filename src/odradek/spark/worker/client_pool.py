@@ -54,7 +54,7 @@ class ClientPool:
     idle_max_ms: int = IDLE_MAX_MS
     _process_id: int = field(default_factory=os.getpid)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _entries: OrderedDict[tuple[Any, ...], _Entry] = field(default_factory=OrderedDict)
+    _entries: OrderedDict[tuple[object, ...], _Entry] = field(default_factory=OrderedDict)
     _parent_entries: list[_Entry] = field(default_factory=list)
     """References to the parent's clients, never dropped: their finalizers would act on shared resources."""
 
@@ -81,7 +81,7 @@ class ClientPool:
             discarded = [self._entries.pop(key).client for key in keys]
         _close(discarded)
 
-    def _take_surplus(self) -> list[Any]:
+    def _take_surplus(self) -> list[Closable]:
         """Remove idle and surplus clients; the most recently used one always stays."""
         oldest_ms = self.now_ms() - self.idle_max_ms
         surplus = []

@@ -92,7 +92,10 @@ def test_list_groups_by_state_and_type(run_with_admin: RunWithAdmin) -> None:
         assert set(await fixture.admin.list_groups(states=["Empty"])) == {"simple"}
         assert set(await fixture.admin.list_groups(types=["classic"])) == {"g", "simple"}
         listed = await fixture.admin.list_groups()
-        assert {name: group.protocol_type for name, group in listed.items()} == {"g": "consumer", "simple": ""}
+        assert {name: group.protocol_type for name, group in listed.items()} == {
+            "g": "consumer",
+            "simple": "",
+        }
 
     run_with_admin(scenario)
 

@@ -77,7 +77,11 @@ def test_operations_change_topic_overrides(
         ([("retention.ms", SET, "-2")], CONFIG, "must be at least -1"),
         ([("compression.type", SET, "none")], CONFIG, "must be one of uncompressed"),
         ([("retention.ms", APPEND, "1")], CONFIG, "append requires a config of type list, got retention.ms"),
-        ([("retention.ms", SUBTRACT, "1")], CONFIG, "subtract requires a config of type list, got retention.ms"),
+        (
+            [("retention.ms", SUBTRACT, "1")],
+            CONFIG,
+            "subtract requires a config of type list, got retention.ms",
+        ),
         ([("nope", APPEND, "1")], CONFIG, "unknown config nope"),
         ([("retention.ms", SET, None)], REQUEST, "configs must not be null, got null for retention.ms"),
         ([("a", SET, "1"), ("a", SET, "2")], REQUEST, "each config must appear once, got a twice"),

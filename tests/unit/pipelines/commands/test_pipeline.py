@@ -113,7 +113,9 @@ def test_invalid_client_options_are_usage_errors(tmp_path: Path) -> None:
     )
     result = CliRunner().invoke(app, ["pipeline", "run", file])
     assert result.exit_code == 2
-    assert result.stderr.startswith("odradek: options kafka.*: security.protocol must be PLAINTEXT, got SASL_SSL")
+    assert result.stderr.startswith(
+        "odradek: options kafka.*: security.protocol must be PLAINTEXT, got SASL_SSL"
+    )
     assert len(result.stderr.splitlines()) == 1
     checked = CliRunner().invoke(app, ["pipeline", "check", file, "--no-plan"])
     assert checked.exit_code == 1

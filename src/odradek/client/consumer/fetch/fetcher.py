@@ -44,7 +44,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.records.client.consumer import RecordReader
-from odradek.wire.messages.fetch import PartitionData
+from odradek.wire.messages.fetch import FetchResponse, PartitionData
 
 _FETCH_KEY: Final = 1
 _CLOSE_TIMEOUT_MS: Final = 1000
@@ -389,7 +389,7 @@ class Fetcher:
         return response
 
 
-def _endpoints(response: Any) -> list[tuple[int, str, int, str | None]]:
+def _endpoints(response: FetchResponse) -> list[tuple[int, str, int, str | None]]:
     return [
         (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
         for endpoint in response.node_endpoints

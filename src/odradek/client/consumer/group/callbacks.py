@@ -42,7 +42,9 @@ class RebalanceListenerInvoker:
         self._log = _log.bind(group=group_id)
         self._failure: BaseException | None = None
 
-    async def revoked(self, listener: AnyRebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
+    async def revoked(
+        self, listener: AnyRebalanceListener | None, partitions: Iterable[TopicPartition]
+    ) -> None:
         await self._call("partitions_revoked", listener, ("on_partitions_revoked",), partitions)
 
     async def assigned(

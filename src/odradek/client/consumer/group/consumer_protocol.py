@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from odradek.client.consumer.assignors import Assignment, Member
 from odradek.model.errors import RemoteProtocolViolation
@@ -15,6 +15,8 @@ from odradek.wire.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from odradek.wire.message_codecs import decoder, encoder
+
+T = TypeVar("T")
 
 _VERSION: Final = 3
 _VERSION_BYTES: Final = 2
@@ -64,25 +66,26 @@ def decode_assignment(raw: bytes) -> Assignment:
     )
 
 
-def _encode(message: Any) -> bytes:
-    cls: Any = type(message)
-    return _VERSION.to_bytes(_VERSION_BYTES, "big") + bytes(encoder(cls, _VERSION)(message))
+def _encode(message: object) -> bytes:
+    schema: type = type(message)
+    return _VERSION.to_bytes(_VERSION_BYTES, "big") + bytes(encoder(schema, _VERSION)(message))
 
 
-def _decode(cls: Any, raw: bytes) -> Any:
+def _decode(cls: type[T], raw: bytes) -> T:
     version = int.from_bytes(raw[:_VERSION_BYTES], "big", signed=True)
     if len(raw) < _VERSION_BYTES or version < 0:
         raise RemoteProtocolViolation("consumer protocol message of a group member has no version")
-    message, _ = decoder(cls, min(version, _VERSION))(memoryview(raw), _VERSION_BYTES)
+    schema: type = cls
+    message: T = decoder(schema, min(version, _VERSION))(memoryview(raw), _VERSION_BYTES)[0]
     return message
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[Any]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolPartitions]:
     return [
         ConsumerProtocolPartitions(topic=topic, partitions=[tp.partition for tp in topic_partitions])
         for topic, topic_partitions in groupby(sorted(partitions), key=lambda tp: tp.topic)
     ]
 
 
-def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+def _partitions(topics: Iterable[ConsumerProtocolPartitions]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)

@@ -104,8 +104,8 @@ class OffsetCommitter:
     def commit_async(self, offsets: Offsets, on_commit: OffsetCommitCallback | None = None) -> None:
         if len(self._pending) >= _PENDING_MAX:
             raise InvalidState(
-                f"pending asynchronous commits must be at most {_PENDING_MAX}, got {len(self._pending) + 1}: poll "
-                "to complete them"
+                f"pending asynchronous commits must be at most {_PENDING_MAX}, got {len(self._pending) + 1}: "
+                "poll to complete them"
             )
         copied = dict(offsets)
         task = asyncio.get_running_loop().create_task(self._send(copied), name="commit")

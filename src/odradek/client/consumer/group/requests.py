@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.consumer.group.membership import Generation, JoinRequest, JoinResponse
 from odradek.client.values import OffsetAndMetadata
@@ -13,18 +13,21 @@ from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
 from odradek.net.api_versions import RequestBuilder
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE
 from odradek.wire.messages.heartbeat import HeartbeatRequest
-from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -45,7 +48,7 @@ class GroupRequests:
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
 
-    def join(self, join: JoinRequest) -> Any:
+    def join(self, join: JoinRequest) -> JoinGroupRequest:
         return JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -59,7 +62,7 @@ class GroupRequests:
             reason=join.reason[:_REASON_CHARACTERS_MAX],
         )
 
-    def sync(self, generation: Generation, assignments: Mapping[str, bytes]) -> Any:
+    def sync(self, generation: Generation, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
         return SyncGroupRequest(
             group_id=self._group_id,
             generation_id=generation.id,
@@ -73,7 +76,7 @@ class GroupRequests:
             ],
         )
 
-    def heartbeat(self, generation: Generation) -> Any:
+    def heartbeat(self, generation: Generation) -> HeartbeatRequest:
         return HeartbeatRequest(
             group_id=self._group_id,
             generation_id=generation.id,
@@ -82,7 +85,7 @@ class GroupRequests:
         )
 
     def leave(self, member_id: str, reason: str) -> RequestBuilder:
-        def build(version: int) -> Any:
+        def build(version: int) -> LeaveGroupRequest:
             if version < _MANY_MEMBERS_SINCE:
                 return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
             member = MemberIdentity(
@@ -94,7 +97,9 @@ class GroupRequests:
 
         return RequestBuilder(LeaveGroupRequest, build)
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: Generation) -> Any:
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: Generation
+    ) -> OffsetCommitRequest:
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -125,7 +130,7 @@ class GroupRequests:
             for topic, topic_partitions in by_topic(partitions)
         ]
 
-        def build(version: int) -> Any:
+        def build(version: int) -> OffsetFetchRequest:
             stable = version >= _STABLE_SINCE
             if version < _MANY_GROUPS_SINCE:
                 topics = [OffsetFetchRequestTopic(name=name, partition_indexes=ids) for name, ids in indexes]
@@ -147,7 +152,7 @@ class OffsetFetchResult(NamedTuple):
     errors: dict[TopicPartition, ErrorCode]
 
 
-def parse_join(response: Any) -> JoinResponse:
+def parse_join(response: JoinGroupResponse) -> JoinResponse:
     return JoinResponse(
         ErrorCode(response.error_code),
         response.generation_id,
@@ -159,7 +164,7 @@ def parse_join(response: Any) -> JoinResponse:
     )
 
 
-def parse_leave(response: Any) -> ErrorCode:
+def parse_leave(response: LeaveGroupResponse) -> ErrorCode:
     """Return the error of the group, or else of the one member that left."""
     code = ErrorCode(response.error_code)
     if code is ErrorCode.NONE and response.members:
@@ -167,7 +172,7 @@ def parse_leave(response: Any) -> ErrorCode:
     return code
 
 
-def parse_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
+def parse_commit(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
     """Return the partition errors."""
     return {
         TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
@@ -177,8 +182,10 @@ def parse_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
     }
 
 
-def parse_offset_fetch(response: Any) -> OffsetFetchResult:
-    group = response.groups[0] if response.groups else response
+def parse_offset_fetch(response: OffsetFetchResponse) -> OffsetFetchResult:
+    group: OffsetFetchResponse | OffsetFetchResponseGroup = (
+        response.groups[0] if response.groups else response
+    )
     offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in group.topics:

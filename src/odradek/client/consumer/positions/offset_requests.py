@@ -12,9 +12,15 @@ from odradek.client.values import OffsetAndTimestamp
 from odradek.model.client_errors import AuthorizationFailed, ClientError, OffsetOutOfRange
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, UNKNOWN_OFFSET, TopicPartition
-from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -71,7 +77,7 @@ def list_offsets_request(
     )
 
 
-def parse_list_offsets(response: Any) -> OffsetResults:
+def parse_list_offsets(response: ListOffsetsResponse) -> OffsetResults:
     """Return offsets by partition; None where no record has the requested timestamp or a later one."""
     results = OffsetResults({}, [], None)
     for topic in response.topics:
@@ -111,7 +117,7 @@ def leader_epoch_request(
     )
 
 
-def parse_leader_epochs(response: Any) -> OffsetResults:
+def parse_leader_epochs(response: OffsetForLeaderEpochResponse) -> OffsetResults:
     """Return, by partition, the largest epoch up to the requested one, and its end offset."""
     results = OffsetResults({}, [], None)
     for topic in response.topics:

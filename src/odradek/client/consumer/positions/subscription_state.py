@@ -68,7 +68,9 @@ class SubscriptionState:
         self.listener = listener
         return self._set_subscribed(frozenset(topics))
 
-    def subscribe_pattern(self, pattern: re.Pattern[str], listener: AnyRebalanceListener | None = None) -> None:
+    def subscribe_pattern(
+        self, pattern: re.Pattern[str], listener: AnyRebalanceListener | None = None
+    ) -> None:
         """Subscribe to topics whose whole name matches; ``set_matched`` sets which those are."""
         self._set_type(_T.AUTO_PATTERN)
         self.listener = listener
@@ -102,7 +104,8 @@ class SubscriptionState:
     def _set_type(self, subscription_type: SubscriptionType) -> None:
         if self.type not in (_T.NONE, subscription_type):
             raise InvalidState(
-                f"subscription must stay with {self.type.value} until unsubscribe, got {subscription_type.value}"
+                f"subscription must stay with {self.type.value} until unsubscribe, "
+                f"got {subscription_type.value}"
             )
         self.type = subscription_type
 

@@ -102,7 +102,9 @@ class TransactionManager:
         self._check_last_call(call)
         self._status.check_call(call)
         if group.generation_id > 0 and not group.member_id:
-            raise InvalidState(f"{call}: member id of generation {group.generation_id} must be non-empty, got ''")
+            raise InvalidState(
+                f"{call}: member id of generation {group.generation_id} must be non-empty, got ''"
+            )
         result = TransactionalRequestResult(call)
         if offsets:
             to_commit = OffsetsToCommit(group, dict(offsets))

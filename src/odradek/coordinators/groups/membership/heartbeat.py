@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinators.groups.commands import Heartbeat
 from odradek.coordinators.groups.event_context import EventContext
@@ -19,7 +19,9 @@ _RESULTS: Final[dict[GroupState, ErrorCode]] = {
 """Results for a valid member. Clients may send heartbeats before they have synced."""
 
 
-def handle_heartbeat(groups: Mapping[str, Group], command: Heartbeat, to: Any, context: EventContext) -> None:
+def handle_heartbeat(
+    groups: Mapping[str, Group], command: Heartbeat, to: object, context: EventContext
+) -> None:
     group = groups.get(command.group_id)
     if group is None:
         context.reply(to, ErrorCode.UNKNOWN_MEMBER_ID)

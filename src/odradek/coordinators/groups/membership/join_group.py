@@ -7,7 +7,7 @@ A join is rejected before any state changes, with one exception, as in Kafka: a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinators.append_errors import assignment_error
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroup, JoinGroupResult, SyncGroupResult
@@ -32,7 +32,9 @@ from odradek.coordinators.groups.records import group_record
 from odradek.model.errors import ErrorCode
 
 
-def handle_join_group(groups: dict[str, Group], command: JoinGroup, to: Any, context: EventContext) -> None:
+def handle_join_group(
+    groups: dict[str, Group], command: JoinGroup, to: object, context: EventContext
+) -> None:
     settings = context.settings
     if not settings.session_timeout_min_ms <= command.session_timeout_ms <= settings.session_timeout_max_ms:
         context.reply(to, JoinGroupResult(ErrorCode.INVALID_SESSION_TIMEOUT, command.member_id))
@@ -93,7 +95,7 @@ def validate_join(group: Group, command: JoinGroup) -> ErrorCode:
     return group.validate_member(command.member_id, command.instance_id)
 
 
-def _accept(group: Group, command: JoinGroup, to: Any, context: EventContext) -> None:
+def _accept(group: Group, command: JoinGroup, to: object, context: EventContext) -> None:
     if command.member_id == NO_MEMBER:
         _join_without_member_id(group, command, to, context)
     elif command.member_id in group.pending_members:
@@ -105,7 +107,7 @@ def _accept(group: Group, command: JoinGroup, to: Any, context: EventContext) ->
 # Members without a member id.
 
 
-def _join_without_member_id(group: Group, command: JoinGroup, to: Any, context: EventContext) -> None:
+def _join_without_member_id(group: Group, command: JoinGroup, to: object, context: EventContext) -> None:
     if command.instance_id is not None:
         member_id = f"{command.instance_id}-{context.new_id()}"
         if command.instance_id in group.static_members:
@@ -122,7 +124,7 @@ def _join_without_member_id(group: Group, command: JoinGroup, to: Any, context: 
     context.reply(to, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def _add_member(group: Group, member_id: str, command: JoinGroup, to: Any, context: EventContext) -> None:
+def _add_member(group: Group, member_id: str, command: JoinGroup, to: object, context: EventContext) -> None:
     if group.initial_delay is not None and group.generation == 0:
         group.initial_delay.has_new_member = True
     member = GroupMember(
@@ -145,10 +147,10 @@ def _add_member(group: Group, member_id: str, command: JoinGroup, to: Any, conte
 
 # Known members, by state of the group.
 
-Rejoin = Callable[[Group, GroupMember, JoinGroup, Any, EventContext], None]
+Rejoin = Callable[[Group, GroupMember, JoinGroup, object, EventContext], None]
 
 
-def _rejoin(group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext) -> None:
+def _rejoin(group: Group, member: GroupMember, command: JoinGroup, to: object, context: EventContext) -> None:
     group.update_member(member, command.protocols, command.rebalance_timeout_ms, command.session_timeout_ms)
     await_join(group, member, to, context)
     if group.can_rebalance:
@@ -157,7 +159,7 @@ def _rejoin(group: Group, member: GroupMember, command: JoinGroup, to: Any, cont
 
 
 def _rejoin_while_completing(
-    group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext
+    group: Group, member: GroupMember, command: JoinGroup, to: object, context: EventContext
 ) -> None:
     """Repeat the result for a member with unchanged protocols: it may have missed the response."""
     if member.protocols != command.protocols:
@@ -168,7 +170,7 @@ def _rejoin_while_completing(
 
 
 def _rejoin_while_stable(
-    group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext
+    group: Group, member: GroupMember, command: JoinGroup, to: object, context: EventContext
 ) -> None:
     """Rebalance if the leader rejoins, which happens when topics change. A follower with unchanged protocols
     may have missed a response, and can sync."""
@@ -194,7 +196,7 @@ _REJOIN: Final[dict[GroupState, Rejoin]] = {
 
 
 def replace_static_member(
-    group: Group, member_id: str, command: JoinGroup, to: Any, context: EventContext
+    group: Group, member_id: str, command: JoinGroup, to: object, context: EventContext
 ) -> None:
     """Give ``member_id`` to the static member of the command's group instance id."""
     member = group.members[group.static_members[command.instance_id or ""]]
@@ -228,7 +230,7 @@ class StaticMemberAppend:
     """Completes the join, unless the group has started a rebalance, which then completes it."""
 
     def __init__(
-        self, group: Group, member: GroupMember, supports_skipping_assignment: bool, to: Any
+        self, group: Group, member: GroupMember, supports_skipping_assignment: bool, to: object
     ) -> None:
         self.group = group
         self.member = member

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from odradek.coordinators.groups.commands import NO_MEMBER, LeaveGroup, LeaveGroupResult, LeavingMember
 from odradek.coordinators.groups.event_context import EventContext
@@ -17,7 +16,7 @@ from odradek.model.errors import ErrorCode
 
 
 def handle_leave_group(
-    groups: Mapping[str, Group], command: LeaveGroup, to: Any, context: EventContext
+    groups: Mapping[str, Group], command: LeaveGroup, to: object, context: EventContext
 ) -> None:
     group = groups.get(command.group_id)
     if group is None:

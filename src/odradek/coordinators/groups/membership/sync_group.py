@@ -6,7 +6,7 @@ The leader's assignment is stored before any member receives it, so that it surv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinators.append_errors import assignment_error
 from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
@@ -25,7 +25,7 @@ from odradek.model.errors import ErrorCode
 
 
 def handle_sync_group(
-    groups: Mapping[str, Group], command: SyncGroup, to: Any, context: EventContext
+    groups: Mapping[str, Group], command: SyncGroup, to: object, context: EventContext
 ) -> None:
     group = groups.get(command.group_id)
     if group is None:
@@ -56,11 +56,11 @@ def validate_sync(group: Group, command: SyncGroup) -> ErrorCode:
 # By state of the group; groups that are Empty or Dead have no members that could sync.
 
 
-def _sync_while_preparing(_group: Group, _command: SyncGroup, to: Any, context: EventContext) -> None:
+def _sync_while_preparing(_group: Group, _command: SyncGroup, to: object, context: EventContext) -> None:
     context.reply(to, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _sync_while_completing(group: Group, command: SyncGroup, to: Any, context: EventContext) -> None:
+def _sync_while_completing(group: Group, command: SyncGroup, to: object, context: EventContext) -> None:
     member = group.members[command.member_id]
     # The client has given up an earlier SyncGroup request of the same member.
     reply_to_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS), context)
@@ -73,14 +73,14 @@ def _sync_while_completing(group: Group, command: SyncGroup, to: Any, context: E
         context.append([record], group.pending_assignment)
 
 
-def _sync_while_stable(group: Group, command: SyncGroup, to: Any, context: EventContext) -> None:
+def _sync_while_stable(group: Group, command: SyncGroup, to: object, context: EventContext) -> None:
     member = group.members[command.member_id]
     remove_pending_sync_member(group, member.member_id, context)
     context.reply(to, _sync_result(group, member))
     renew_session(group, member, context)
 
 
-_BY_STATE: Final[dict[GroupState, Callable[[Group, SyncGroup, Any, EventContext], None]]] = {
+_BY_STATE: Final[dict[GroupState, Callable[[Group, SyncGroup, object, EventContext], None]]] = {
     GroupState.PREPARING_REBALANCE: _sync_while_preparing,
     GroupState.COMPLETING_REBALANCE: _sync_while_completing,
     GroupState.STABLE: _sync_while_stable,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError
@@ -96,7 +96,7 @@ def commit_once(
     options: SinkOptions,
     schema: StructType,
     app_transaction: AppTransaction | None,
-    commit: Callable[[DeltaTable], Any] | None,
+    commit: Callable[[DeltaTable], object] | None,
 ) -> bool:
     """Run a commit on the latest version, with retries after conflicts; create the table first."""
     failure: CommitFailedError | None = None

@@ -8,7 +8,7 @@ one with the greatest ``orderBy`` is used; without that option it is an error: t
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,7 +87,7 @@ def latest_rows(rows: pa.Table, options: SinkOptions) -> pa.Table:
     return ordered.take(last[f"{_ROW}_max"]).drop_columns([_ROW])
 
 
-def remove_staging(file_system: Any, folders: set[str]) -> None:
+def remove_staging(file_system: pa.fs.FileSystem, folders: set[str]) -> None:
     """Remove the staged files of a batch, also of failed attempts."""
     for folder in folders:
         # Best effort: remaining files are in no table.

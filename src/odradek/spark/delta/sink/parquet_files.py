@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,7 @@ class WrittenFile:
 @dataclass
 class _OpenFile:
     path: str
-    stream: Any
+    stream: pa.NativeFile
     writer: pq.ParquetWriter
     metadata: list[pq.FileMetaData]
 
@@ -62,7 +62,7 @@ class ParquetFiles:
 
     def __init__(
         self,
-        file_system: Any,
+        file_system: pa.fs.FileSystem,
         schema: pa.Schema,
         partition_by: tuple[str, ...],
         *,
@@ -180,7 +180,7 @@ class ParquetFiles:
         pending.with_nan = set()
 
 
-def remove_files(file_system: Any, paths: list[str]) -> None:
+def remove_files(file_system: pa.fs.FileSystem, paths: list[str]) -> None:
     """Remove uncommitted files, best effort: vacuum removes the rest."""
     for path in paths:
         # An orphaned file only takes space.

@@ -7,9 +7,8 @@ outcome is unknown, and the files are left to vacuum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -142,7 +141,7 @@ class TableWriter:
 
     # On the driver.
 
-    def commit(self, messages: list[Any], app_transaction: AppTransaction | None) -> None:
+    def commit(self, messages: Sequence[object], app_transaction: AppTransaction | None) -> None:
         """Commit the files of all tasks, unless the table already has this batch."""
         task_files = [message for message in messages if isinstance(message, TaskFiles)]
         self._check_ratio(task_files)
@@ -172,7 +171,7 @@ class TableWriter:
             dead_count, row_count, options.dead_letter_ratio_max, options.dead_letter_topic
         )
 
-    def abort(self, messages: list[Any]) -> None:
+    def abort(self, messages: Sequence[object]) -> None:
         """Remove the files of a batch whose tasks failed."""
         task_files = [message for message in messages if isinstance(message, TaskFiles)]
         if self.options.keys:
@@ -202,8 +201,8 @@ class StreamWriter(QuickAckOnUnpickle, DataSourceStreamArrowWriter):
         freeze_heap()
         return files
 
-    def commit(self, messages: list[Any], batchId: int) -> None:
-        query_ids = {message.query_id for message in messages if message is not None}
+    def commit(self, messages: Sequence[object], batchId: int) -> None:
+        query_ids = {message.query_id for message in messages if isinstance(message, TaskFiles)}
         name = self._table.options.sink_id or "odradek"
         # A batch without tasks has no files that could be added twice.
         app_transaction = None
@@ -211,7 +210,7 @@ class StreamWriter(QuickAckOnUnpickle, DataSourceStreamArrowWriter):
             app_transaction = AppTransaction(f"{name}:{query_ids.pop()}", batchId, is_stream=True)
         self._table.commit(messages, app_transaction)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
+    def abort(self, messages: Sequence[object], batchId: int) -> None:
         self._table.abort(messages)
 
 
@@ -224,14 +223,14 @@ class BatchWriter(QuickAckOnUnpickle, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._table.write(iterator)
 
-    def commit(self, messages: list[Any]) -> None:
+    def commit(self, messages: Sequence[object]) -> None:
         options = self._table.options
         app_transaction = (
             None if options.sink_id is None else AppTransaction(options.sink_id, options.sink_version)
         )
         self._table.commit(messages, app_transaction)
 
-    def abort(self, messages: list[Any]) -> None:
+    def abort(self, messages: Sequence[object]) -> None:
         self._table.abort(messages)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +42,7 @@ def record_batches(
                 yield from _read_rows(stream, file, arrow_schema)
 
 
-def _open(storage: Any, file: TableFile, options: SourceOptions) -> Any:
+def _open(storage: pa.fs.FileSystem, file: TableFile, options: SourceOptions) -> pa.NativeFile | None:
     """Open the file; None if it is missing and data loss is accepted."""
     with storage_errors(options.path):
         try:
@@ -52,7 +52,7 @@ def _open(storage: Any, file: TableFile, options: SourceOptions) -> Any:
             return None
 
 
-def _read_rows(stream: Any, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_rows(stream: pa.NativeFile, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     parquet = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     file_columns = set(parquet.schema_arrow.names)
     constants = {name: from_text(text, schema.field(name).type) for name, text in file.partition_values
