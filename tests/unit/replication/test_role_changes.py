@@ -220,8 +220,8 @@ def test_latest_offset_is_not_available_until_the_epoch_start_is_committed(
             with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE"):
                 partition.find_special_offset(-1, isolation, 1, CONSUMER_REPLICA_ID)
         with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE"):
-            await partition.find_time(10**15, 0, -1, CONSUMER_REPLICA_ID)
-        assert (await partition.find_time(0, 0, -1, CONSUMER_REPLICA_ID)).offset == 0
+            await partition.find_offset_by_timestamp(10**15, 0, -1, CONSUMER_REPLICA_ID)
+        assert (await partition.find_offset_by_timestamp(0, 0, -1, CONSUMER_REPLICA_ID)).offset == 0
         assert partition.find_special_offset(-2, 0, 1, CONSUMER_REPLICA_ID).offset == 0
         assert latest(2) == latest(DEBUGGING_CONSUMER_ID) == 3, "only consumers wait"
         fixture.fetch_as_follower(partition, 2, 3)
