@@ -125,17 +125,18 @@ def test_log_is_equal_to_the_leaders_after_a_truncation_inside_a_batch(
 @pytest.mark.parametrize("was_flushed", [False, True])
 def test_hole_of_a_truncation_is_not_taken_for_a_loss(harness: Any, batch: Batch, was_flushed: bool) -> None:
     """As leader, this replica appends at its log end offset: the hole is never filled."""
-    log = harness.create(segment_bytes=160)
+    log = harness.create(segment_bytes=300)
     harness.append(log, 3)
     harness.append(log, 6)
     log.truncate_to(5, 0)
+    log.roll(harness.now_ms)
     if was_flushed:
         harness.run(log.flush())
     for _ in range(4):
         harness.append(log, 1, leader_epoch=1)
     expected = harness.records(log)
     assert [offset for offset, _, _ in expected] == [0, 1, 2, 5, 6, 7, 8]
-    again = harness.open({"segment_bytes": 160}, had_clean_shutdown=False, recovery_point=log.recovery_point)
+    again = harness.open({"segment_bytes": 300}, had_clean_shutdown=False, recovery_point=log.recovery_point)
     assert harness.recovered.problem is None
     assert harness.records(again) == expected
     assert epochs_match_batches(again)
