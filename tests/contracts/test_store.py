@@ -13,11 +13,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.zookeeper import ZooKeeperWorld, zookeeper_world
+from tests.support.zookeeper import ZooKeeperWorld, options_for, zookeeper_world
+from tests.support.zookeeper_link import Link
 
 from odradek.store.embedded.database import MEMORY, Database
 from odradek.store.embedded.ensemble import FILE_NAME, EmbeddedEnsemble, Offload
 from odradek.store.port import CreateOp, NoNode, Store, StoreError, Unavailable
+from odradek.store.zookeeper.client import ZooKeeperClient
+from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble
 from odradek.system.local_zookeeper import LocalZooKeeper
 from odradek.testing.linked_store import LinkedStore
 from odradek.testing.store_connection_contract import StoreConnectionContract
@@ -158,6 +161,53 @@ class TestStoreOnZooKeeper(OnZooKeeper, StoreContract):
 
 class TestStoreConnectionsToZooKeeper(OnZooKeeper, StoreConnectionContract):
     session_timeout_ms = 3_000
+
+
+class RecordingListener:
+    """The state changes of a session with ZooKeeper, of which nobody releases the client."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    def on_connected(self) -> None:
+        self._record("connected")
+
+    def on_disconnected(self, last_zxid: int) -> None:
+        self._record("disconnected")
+
+    def on_ended(self) -> None:
+        self._record("ended")
+
+    def _record(self, change: str) -> None:
+        self.changes.append(change)
+
+    async def wait_for(self, change: str) -> None:
+        async with asyncio.timeout(20):
+            while change not in self.changes:
+                await asyncio.sleep(0.01)
+
+
+def test_client_of_an_expired_session_opens_no_other(zookeeper: LocalZooKeeper) -> None:
+    async def body() -> None:
+        link = Link(zookeeper.port)
+        options = options_for([await link.open()], "", session_timeout_ms=3_000)
+        listener = RecordingListener()
+        client = ZooKeeperClient(options, listener)
+        client.start()
+        await listener.wait_for("connected")
+        link.cut()
+        await listener.wait_for("disconnected")
+        assert client.session is not None
+        await ZooKeeperEnsemble(options_for([zookeeper.port], "")).expire(client.session)
+        link.restore()
+        await listener.wait_for("ended")
+        await asyncio.sleep(1)  # ten times the time after which kazoo connects again
+        assert listener.changes == ["connected", "disconnected", "ended"]
+        assert link.session_ids.count(0) == 1
+        await client.release()
+        await link.close()
+
+    asyncio.run(body())
 
 
 # What only a file can show.

@@ -67,7 +67,7 @@ class ZooKeeperWorld:
         assert isinstance(store, ZooKeeperStore)
         await self.disconnect(store)
         direct = options_for([self._server.port], self.chroot, self._session_timeout_ms)
-        await ZooKeeperEnsemble(direct).expire(store)
+        await ZooKeeperEnsemble(direct).expire(store.id_and_password)
         await self.reconnect(store)
 
     async def disconnect(self, store: Store) -> None:

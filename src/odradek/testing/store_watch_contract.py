@@ -270,6 +270,25 @@ class StoreWatchContract(StoreScenarios[StoreFixture]):
         assert await watch.has_no_more_events(store)
 
     @scenario
+    async def test_fired_watch_stays_silent_when_another_is_set(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        await store.create("/a")
+        first, second = RecordingWatcher(), RecordingWatcher()
+        await store.watch_data("/a", first)
+        await store.watch_children("/a", first)
+        await store.watch_exists("/b", first)
+        for _ in range(2):
+            await store.set("/a", b"1")
+            await store.create("/a/c", sequence=True)
+            await store.create("/b")
+            await store.delete("/b")
+            await store.watch_data("/a", second)
+            await store.watch_children("/a", second)
+            await store.watch_exists("/b", second)
+        assert {(await first.next()).path for _ in range(3)} == {"/a", "/b"}
+        assert await first.has_no_more_events(store)
+
+    @scenario
     async def test_watch_armed_again_by_its_callback_misses_no_change(self, fixture: StoreFixture) -> None:
         writer, reader = await fixture.connect(), await fixture.connect()
         await writer.create("/n", b"0")

@@ -31,13 +31,13 @@ class ZooKeeperEnsemble:
         self._sessions.append(store)
         return store
 
-    async def expire(self, store: ZooKeeperStore) -> None:
-        """End a session behind its back, as ZooKeeper does without heartbeats. For tests.
+    async def expire(self, session: tuple[int, bytes]) -> None:
+        """End a session, given by id and password, behind its client's back. For tests.
 
-        Another client takes the session over and closes it. The session itself must be disconnected
-        meanwhile, or it takes itself back.
+        Another client takes the session over and closes it. Its own client must be disconnected meanwhile,
+        or it takes the session back.
         """
-        await _Takeover(self._options, store.id_and_password).close()
+        await _Takeover(self._options, session).close()
 
     async def close(self) -> None:
         """Close all sessions."""

@@ -14,6 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+from kazoo.exceptions import ConnectionLoss
+
 from odradek.store.port import StoreError, Unavailable
 from odradek.store.zookeeper.client import Deliver
 from odradek.store.zookeeper.errors import store_error
@@ -78,8 +80,9 @@ class RequestQueue:
 
     def disconnect(self) -> None:
         """Hold requests back: the connection is lost."""
-        self._disconnected_s = self._loop.time()
-        self._watch_deadlines()
+        if self._disconnected_s is None:
+            self._disconnected_s = self._loop.time()
+            self._watch_deadlines()
 
     def end(self, error: StoreError) -> None:
         """Fail all requests."""
@@ -106,6 +109,8 @@ class RequestQueue:
         if request not in self._in_flight:  # kazoo fails a request twice if it is closed meanwhile
             return
         del self._in_flight[request]
+        if isinstance(exception, ConnectionLoss):
+            self.disconnect()  # ahead of the news, so that a retry waits for the next connection
         if exception is not None:
             request.fail(store_error(exception, request.path))
         elif not request.done.done():

@@ -56,6 +56,7 @@ def test_nothing_is_sent_without_a_connection() -> None:
         queue.connect()
         assert server.bodies == [1]
         server.respond(exception=ConnectionLoss())
+        assert not queue.is_connected
         queue.disconnect()
         with pytest.raises(Unavailable, match="/a"):
             await future
