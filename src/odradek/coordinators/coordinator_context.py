@@ -315,7 +315,7 @@ class CoordinatorContext(Generic[S]):
 
     def _is_next_committed(self) -> bool:
         partition = self.partition
-        return partition.is_leader and self._appends.is_committed(partition.log.high_watermark)
+        return partition.is_leader and self._appends.is_committed(partition.high_watermark)
 
     def _on_commit_or_timeout(self) -> None:
         self._run_guarded(self._fail_timed_out)

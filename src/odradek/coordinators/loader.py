@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.coordinators.effects import CoordinatorRecord
-from odradek.log.segments import page_in
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID
 from odradek.ports.files import FileSlice
@@ -49,18 +48,10 @@ async def read_chunk(partition: Partition, offset: int, end_offset: int, bytes_m
 
     Raises OSError, StorageError or BrokerError if the log cannot be read at the moment.
     """
-    log = partition.log
-    offset = max(offset, log.log_start_offset)
-    if offset >= end_offset:
-        return LogChunk([], end_offset, [])
-    fetched = await page_in.read(
-        log.segments, offset, lambda may_block: log.read(offset, bytes_max, end_offset, may_block=may_block)
-    )
-    segment, data = fetched.segment, fetched.data
-    if segment is None or not isinstance(data, FileSlice):
-        return LogChunk([], end_offset, [])  # everything in between was compacted away
-    later_offsets = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
-    return await partition.offload_read(partial(_decode, data, offset, min([*later_offsets, end_offset])))
+    batches = await partition.read_committed(offset, end_offset, bytes_max)
+    if batches is None:
+        return LogChunk([], end_offset, [])  # everything in between was deleted or compacted away
+    return await partition.offload_read(partial(_decode, *batches))
 
 
 def _decode(data: FileSlice, offset: int, next_segment_offset: int) -> LogChunk:

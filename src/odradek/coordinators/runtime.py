@@ -166,7 +166,7 @@ class CoordinatorRuntime(Generic[S]):
             log.info("partitions_loaded", topic=topic_partition.topic, partitions=count, took_ms=took_ms)
 
     async def _replay(self, coordinator: CoordinatorContext[S]) -> None:
-        offset, end_offset = 0, coordinator.partition.log.log_end_offset
+        offset, end_offset = 0, coordinator.partition.log_end_offset
         while True:
             async with self._reading:
                 offset = await self._replay_committed(coordinator, offset, end_offset)
@@ -180,7 +180,7 @@ class CoordinatorRuntime(Generic[S]):
         """Replay up to the high watermark; return the next offset, which is below ``end_offset`` if records
         are not committed yet or the log could not be read."""
         partition = coordinator.partition
-        while offset < (end := min(end_offset, partition.log.high_watermark)):
+        while offset < (end := min(end_offset, partition.high_watermark)):
             bytes_max = self._environment.settings().load_bytes_max
             try:
                 chunk = await read_chunk(partition, offset, end, bytes_max)

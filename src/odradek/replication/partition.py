@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.log.log import Log, LogAppendInfo
+from odradek.log.log_config import LogConfig
+from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments import page_in
 from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
 from odradek.log.segments.log_segments import LogSegments
@@ -27,7 +29,7 @@ from odradek.model.ids import (
     TopicPartition,
 )
 from odradek.model.protocol_enums import ACKS_ALL, IsolationLevel
-from odradek.ports.files import Buffer
+from odradek.ports.files import Buffer, FileSlice
 from odradek.records.append_rules import EVENT_LOOP_LIMITS, AppendOrigin
 from odradek.records.control_records import EndTransactionMarker
 from odradek.records.validation import ValidatedRecords
@@ -76,6 +78,14 @@ class DeletedRecords(NamedTuple):
     low_watermark: int
 
 
+class CommittedBatches(NamedTuple):
+    """Batches from an offset on, and the offset at which the next segment, or the end, begins."""
+
+    data: FileSlice
+    offset: int
+    next_segment_offset: int
+
+
 class Partition:
     __slots__ = (
         "_new_leader",
@@ -122,6 +132,25 @@ class Partition:
         self.leader_state: Leader | None = None
         self.follower_state: Follower | None = None
         self._new_leader = new_leader
+
+    # State of the log for requests and coordinators. The hot path of produce reads it directly.
+
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def producers(self) -> ProducerStates:
+        """State of idempotent and transactional producers."""
+        return self.log.producers
 
     # Roles.
 
@@ -428,6 +457,27 @@ class Partition:
         return FetchPartitionData(
             request, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
+
+    async def read_committed(self, offset: int, end_offset: int, bytes_max: int) -> CommittedBatches | None:
+        """Read whole batches of a partition that this broker leads, for a coordinator that loads it.
+
+        From ``offset`` up to ``end_offset``, the first batch whatever its size; None if there are none in
+        between. Raises OSError, StorageError or BrokerError if the log cannot be read at the moment.
+        """
+        log = self.log
+        offset = max(offset, log.log_start_offset)
+        if offset >= end_offset:
+            return None
+        fetched = await page_in.read(
+            log.segments,
+            offset,
+            lambda may_block: log.read(offset, bytes_max, end_offset, may_block=may_block),
+        )
+        segment, data = fetched.segment, fetched.data
+        if segment is None or not isinstance(data, FileSlice):
+            return None
+        later_offsets = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
+        return CommittedBatches(data, offset, min([*later_offsets, end_offset]))
 
     async def page_in(self, request: FetchPartition, would_block: WouldBlock) -> None:
         """Load into the page cache what a read would have waited for."""

@@ -110,7 +110,7 @@ class TransactionMarkerWriter:
         result, end_offset = _PartitionResult(), append_info.last_offset + 1
         if partition.is_flush_pending:
             self._replica_manager.flush(partition, _ignore_flush_result)
-        if partition.log.high_watermark < end_offset:
+        if partition.high_watermark < end_offset:
             waiting.append(ProducePartitionStatus(partition, end_offset, result))
         self._replica_manager.complete_delayed_fetches(partition)
         if topic_partition.topic == OFFSETS_TOPIC:

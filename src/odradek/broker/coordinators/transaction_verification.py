@@ -42,7 +42,7 @@ class _PartitionSnapshot(NamedTuple):
         partition = self.partition
         return (
             partition.leader_epoch == self.leader_epoch
-            and partition.log.producers.get(producer_id) is self.producer_state
+            and partition.producers.get(producer_id) is self.producer_state
         ) or has_transaction_open(partition, producer_id)
 
 
@@ -70,7 +70,7 @@ class AddPartitionsToTxnManager:
         names = tuple(partition.topic_partition for partition in unverified)
         snapshots = [
             _PartitionSnapshot(
-                partition, partition.leader_epoch, partition.log.producers.get(producer.producer_id)
+                partition, partition.leader_epoch, partition.producers.get(producer.producer_id)
             )
             for partition in unverified
         ]
@@ -99,7 +99,7 @@ def transaction_check(partition: Partition, producer_id: int) -> Callable[[], No
 
     For verified writes that are delayed for another reason: a marker may end their transaction meanwhile.
     """
-    snapshot = _PartitionSnapshot(partition, partition.leader_epoch, partition.log.producers.get(producer_id))
+    snapshot = _PartitionSnapshot(partition, partition.leader_epoch, partition.producers.get(producer_id))
 
     def check() -> None:
         if not snapshot.is_unchanged(producer_id):
@@ -109,7 +109,7 @@ def transaction_check(partition: Partition, producer_id: int) -> Callable[[], No
 
 
 def has_transaction_open(partition: Partition, producer_id: int) -> bool:
-    producer = partition.log.producers.get(producer_id)
+    producer = partition.producers.get(producer_id)
     return producer is not None and producer.transaction_first_offset >= 0
 
 

@@ -44,7 +44,7 @@ async def _describe(topic: str, index: int, context: RequestContext) -> Partitio
     except BrokerError as error:
         return PartitionResponse(index, error.code, error.message)
     entry = PartitionResponse(index)
-    for count, producer in enumerate(partition.log.producers.entries(), 1):
+    for count, producer in enumerate(partition.producers.entries(), 1):
         entry.active_producers.append(_producer_state(producer))
         if count % PRODUCERS_PER_BATCH == 0:
             await asyncio.sleep(0)

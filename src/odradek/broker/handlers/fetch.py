@@ -181,7 +181,7 @@ class FetchAttempt:
                 self._size_bytes -= result.records_bytes
                 self._results[index] = self._read(result.request, partition)
                 if self._replica_id >= 0:
-                    self._results[index].log_end_offset = partition.log.log_end_offset
+                    self._results[index].log_end_offset = partition.log_end_offset
         return self.can_complete()
 
     def watched(self) -> list[Partition]:
@@ -229,9 +229,9 @@ class FetchAttempt:
         version = self._context.version
         if version >= TOPIC_IDS_SINCE and partition.topic_id != requested.topic_id:
             self._check_topic_id(partition)
-        if version < MAGIC_2_SINCE and not partition.log.config.message_downconversion_enable:
+        if version < MAGIC_2_SINCE and not partition.config.message_downconversion_enable:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        if version < ZSTD_SINCE and partition.log.config.compression_type == ZSTD:
+        if version < ZSTD_SINCE and partition.config.compression_type == ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         at_least_one = version < MAX_BYTES_SINCE or self._size_bytes == 0
         bytes_max = min(requested.max_bytes, max(self._bytes_max - self._size_bytes, 0))
@@ -275,7 +275,7 @@ class FetchAttempt:
         replica_manager = self._context.broker.replica_manager
         for partition, result in zip(self._partitions, self._results, strict=True):
             if partition is not None and not result.error:
-                result.log_end_offset = partition.log.log_end_offset
+                result.log_end_offset = partition.log_end_offset
                 if result.diverging_epoch < 0:
                     requested = result.request
                     replica_manager.record_follower_fetch(

@@ -195,7 +195,7 @@ def _append(
             queued.append(QueuedAppends(acks, context, waiting, unflushed))
         return queued[0].add(partition, data, in_transaction=verification_errors is not None)
     entry = PartitionProduceResponse(
-        index, 0, append_info.first_offset, append_info.append_time_ms, partition.log.log_start_offset
+        index, 0, append_info.first_offset, append_info.append_time_ms, append_info.log_start_offset
     )
     replica_manager.complete_delayed_fetches(partition)
     if partition.is_flush_pending:
@@ -280,7 +280,7 @@ class QueuedAppends:
     ) -> None:
         entry.base_offset = append_info.first_offset
         entry.log_append_time_ms = append_info.append_time_ms
-        entry.log_start_offset = partition.log.log_start_offset
+        entry.log_start_offset = append_info.log_start_offset
         self._context.broker.replica_manager.complete_delayed_fetches(partition)
         if partition.is_flush_pending:
             self._unflushed.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))

@@ -44,8 +44,7 @@ class Coordinator:
 
 def a_partition(name: TopicPartition, producer: ProducerStateEntry | None = None) -> Any:
     producers: dict[int, ProducerStateEntry] = {} if producer is None else {producer.producer_id: producer}
-    log = SimpleNamespace(producers=producers)
-    return SimpleNamespace(topic_partition=name, leader_epoch=1, log=log)
+    return SimpleNamespace(topic_partition=name, leader_epoch=1, producers=producers)
 
 
 def verify(
@@ -92,7 +91,7 @@ def test_all_partitions_are_rejected_without_a_coordinator() -> None:
 def test_marker_written_before_the_response_invalidates_it() -> None:
     coordinator, partition = Coordinator(), a_partition(A, ProducerStateEntry(7, 2))
     reported = verify(coordinator, partition)
-    partition.log.producers[7] = ProducerStateEntry(7, 2, coordinator_epoch=1)
+    partition.producers[7] = ProducerStateEntry(7, 2, coordinator_epoch=1)
     coordinator.complete()
     assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
 
@@ -108,7 +107,7 @@ def test_leader_epoch_change_before_the_response_invalidates_it() -> None:
 def test_verified_write_meanwhile_does_not_invalidate_the_response() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
     reported = verify(coordinator, partition)
-    partition.log.producers[7] = ProducerStateEntry(7, 2, transaction_first_offset=3)
+    partition.producers[7] = ProducerStateEntry(7, 2, transaction_first_offset=3)
     coordinator.complete()
     assert reported == [{}]
 
