@@ -85,8 +85,13 @@ def _features_of_fetch(request: Any, response: Any) -> Hashable:
     """Return the place in the fetch session, and the features of the partitions."""
     partitions = [] if response is None else [p for topic in response.responses for p in topic.partitions]
     return (
-        min(request.session_epoch, 2),
+        request.session_epoch == 0,
         bool(request.topics),
+        any(
+            0 <= p.last_fetched_epoch < p.current_leader_epoch
+            for topic in request.topics
+            for p in topic.partitions
+        ),
         bool(request.forgotten_topics_data),
         None if response is None else response.error_code,
         frozenset(partition.error_code for partition in partitions),
