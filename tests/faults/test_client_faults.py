@@ -52,7 +52,7 @@ def fine() -> tuple[History, Logs]:
     return History([plain, transactor], [first, second]), (written, committed)
 
 
-def found_after(change: Callable[[History, Logs], None]) -> list[str]:
+def violations_after(change: Callable[[History, Logs], None]) -> list[str]:
     history, logs = deepcopy(fine())
     change(history, logs)
     written: Log = logs[0]
@@ -60,7 +60,7 @@ def found_after(change: Callable[[History, Logs], None]) -> list[str]:
 
 
 def test_valid_history_has_no_violations() -> None:
-    assert found_after(lambda _history, _logs: None) == []
+    assert violations_after(lambda _history, _logs: None) == []
 
 
 def test_failed_send_may_be_written_once() -> None:
@@ -68,7 +68,7 @@ def test_failed_send_may_be_written_once() -> None:
         for log in logs:
             log[1].append((1, "p-2"))
 
-    assert found_after(change) == ["never-polled: 1 records of partition 1, the first at 1"]
+    assert violations_after(change) == ["never-polled: 1 records of partition 1, the first at 1"]
 
 
 def _lose(_history: History, logs: Logs) -> None:
@@ -153,4 +153,4 @@ def _stumble(history: History, _logs: Logs) -> None:
     ],
 )
 def test_each_violation_is_detected(change: Callable[[History, Logs], None], name: str) -> None:
-    assert any(one.startswith(name) for one in found_after(change)), found_after(change)
+    assert any(violation.startswith(name) for violation in violations_after(change)), violations_after(change)

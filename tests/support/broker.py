@@ -153,8 +153,8 @@ class Broker:
     def traceback(self) -> str | None:
         """Return the first traceback in the output, if any."""
         said = self._output.read_text(errors="replace")
-        found = said.find("Traceback")
-        return None if found < 0 else said[max(0, found - 300) : found + WORDS_SHOWN]
+        position = said.find("Traceback")
+        return None if position < 0 else said[max(0, position - 300) : position + WORDS_SHOWN]
 
     def traceback_counts(self) -> Counter[str]:
         """Count tracebacks by their last line in our code and their error."""

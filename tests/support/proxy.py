@@ -142,8 +142,8 @@ class Proxy(threading.Thread):
                 self._writers.add(upstream[1])
                 await self._hand_on((reader, writer), upstream)
             finally:
-                for one in writers:
-                    one.close()
+                for opened in writers:
+                    opened.close()
 
     async def _hand_on(
         self,

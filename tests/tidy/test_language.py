@@ -31,14 +31,7 @@ SUBJECT_MAX = 72
 FIRST_COMMIT = "af4f0b2"
 """The style holds from the commit after this one."""
 
-FOLDERS_NOT_DONE = ("tests/faults/", "tests/spark/", "tests/support/")
-"""Folders whose text is still in the old idiom. The list only gets shorter."""
-
-SOURCES = [
-    path
-    for path in python_files("src", "tests", "bench", "examples")
-    if not name_of(path).startswith(FOLDERS_NOT_DONE) and path != Path(__file__)
-]
+SOURCES = [path for path in python_files("src", "tests", "bench", "examples") if path != Path(__file__)]
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

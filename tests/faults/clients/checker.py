@@ -16,7 +16,7 @@ def check_history(history: History, written: Log, committed: Log) -> list[str]:
     """Return all violations."""
     problems_found = [
         *problems(history),
-        *not_told_once(history),
+        *wrong_callbacks(history),
         *lost_writes(history, written, committed),
         *duplicates(written),
         *inconsistent_offsets(history, written),
@@ -46,7 +46,7 @@ def _at(log: Log) -> dict[tuple[int, int], str]:
     return {(partition, offset): value for partition, records in log.items() for offset, value in records}
 
 
-def not_told_once(history: History) -> Iterator[str]:
+def wrong_callbacks(history: History) -> Iterator[str]:
     """Yield sends without exactly one callback."""
     for producer, send in _sends(history):
         if send.callbacks != 1:
@@ -159,7 +159,7 @@ def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
         if event.offset <= before:
             offsets_text = f"{event.offset} of {event.partition} after {before}"
             yield f"nonmonotonic-poll: {consumer.name} read {offsets_text}"
-        skipped = [one for one in offsets.get(event.partition, []) if before < one < event.offset]
+        skipped = [offset for offset in offsets.get(event.partition, []) if before < offset < event.offset]
         if skipped:
             yield f"poll-skip: {consumer.name} did not read {skipped[0]} of partition {event.partition}"
 

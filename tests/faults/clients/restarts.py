@@ -41,8 +41,8 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
     try:
         _create(broker.bootstrap)
         producers, readers = _cast(broker.bootstrap, history, rng)
-        for one in (*producers, *readers):
-            one.start()
+        for client in (*producers, *readers):
+            client.start()
         for number in range(kills):
             time.sleep(0.2 + rng.random() * LOAD_SECONDS_MAX)
             (broker.kill if number % 3 else broker.stop)()
@@ -114,7 +114,7 @@ def _log(bootstrap: str, isolation_level: str) -> Log:
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    found: dict[int, list[tuple[int, str]]] = {number: [] for number in range(PARTITIONS)}
+    records: dict[int, list[tuple[int, str]]] = {number: [] for number in range(PARTITIONS)}
     at_end: set[int] = set()
     deadline = time.monotonic() + END_SECONDS_MAX
     while len(at_end) < PARTITIONS and time.monotonic() < deadline:
@@ -122,11 +122,11 @@ def _log(bootstrap: str, isolation_level: str) -> Log:
             partition = cast(int, message.partition())
             if message.error() is None:
                 offset, value = cast(int, message.offset()), cast(bytes, message.value())
-                found[partition].append((offset, value.decode()))
+                records[partition].append((offset, value.decode()))
             else:
                 at_end.add(partition)
     consumer.close()
-    return found
+    return records
 
 
 def _count(report: FaultReport, history: History, written: Log, committed: Log) -> None:

@@ -87,13 +87,13 @@ class History:
     def synced(self, from_offset: int) -> None:
         """Note that everything from the segment with ``from_offset`` on is flushed."""
         self.flushed = self.batches_end
-        self.undone = [one for one in self.undone if one[1] < from_offset]
+        self.undone = [entry for entry in self.undone if entry[1] < from_offset]
 
     def last_batches(self) -> dict[int, WrittenBatch]:
         """Return each producer's last complete batch."""
         there = [batch for batch in self.batches if batch.producer_id >= 0]
         last = {batch.producer_id: batch for batch in there}
-        return {key: one for key, one in last.items() if one.first_offset >= self.start}
+        return {key: batch for key, batch in last.items() if batch.first_offset >= self.start}
 
 
 def records_of(batches: Iterable[WrittenBatch], start: int, end: int) -> list[Written]:

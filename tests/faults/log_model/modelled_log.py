@@ -53,9 +53,9 @@ class Step(NamedTuple):
     """A step and its three parameters, whose meaning depends on the step."""
 
     kind: str
-    one: int = 0
-    two: int = 0
-    three: int = 0
+    first: int = 0
+    second: int = 0
+    third: int = 0
 
 
 class ProcessEnded(BaseException):
@@ -159,15 +159,15 @@ class ModelledLog:
     # Appends.
 
     def _batch(self, step: Step, first: int, **how: Any) -> tuple[bytearray, WrittenBatch]:
-        count = 1 + step.two % 4
-        builder = BatchBuilder(compression=CODECS[step.three % len(CODECS)], **how)
+        count = 1 + step.second % 4
+        builder = BatchBuilder(compression=CODECS[step.third % len(CODECS)], **how)
         records = []
         for number in range(count):
             offset = first + number
-            timestamp = self.now_ms + (step.three * 7 + number * 13) % 40 - 20
-            key = b"key %d" % ((step.one + number) % KEYS)
-            is_tombstone = (step.two + number) % 11 == 10
-            value = None if is_tombstone else b"%d " % offset * (1 + step.one % 12)
+            timestamp = self.now_ms + (step.third * 7 + number * 13) % 40 - 20
+            key = b"key %d" % ((step.first + number) % KEYS)
+            is_tombstone = (step.second + number) % 11 == 10
+            value = None if is_tombstone else b"%d " % offset * (1 + step.first % 12)
             builder.append(timestamp, key, value)
             records.append(Written(offset, timestamp, key, value, self.leader_epoch))
         written = WrittenBatch(tuple(records), first + count, count=count)
@@ -178,9 +178,9 @@ class ModelledLog:
 
         After a truncation inside a batch, a follower may get a batch that starts before its log end offset.
         """
-        as_follower = step.one % 5 == 4
+        as_follower = step.first % 5 == 4
         model = self.model
-        contains_end = model.batches_end + 1 + step.two % 4 > model.end
+        contains_end = model.batches_end + 1 + step.second % 4 > model.end
         first = model.batches_end if as_follower and contains_end else model.end
         how = {"base_offset": first, "leader_epoch": self.leader_epoch} if as_follower else {}
         data, batch = self._batch(step, first, **how)
@@ -189,7 +189,7 @@ class ModelledLog:
     async def produce_step(self, step: Step) -> None:
         """Append a batch of one of up to three idempotent producers, with its next sequence number."""
         known = self.model.last_batches()
-        producer = sorted(known)[step.one % len(known)] if len(known) > step.one % 3 else -1
+        producer = sorted(known)[step.first % len(known)] if len(known) > step.first % 3 else -1
         sequence = 0
         if producer < 0:
             self.producers += 1
@@ -205,7 +205,7 @@ class ModelledLog:
         known = self.model.last_batches()
         if not known:
             return
-        batch = known[sorted(known)[step.one % len(known)]]
+        batch = known[sorted(known)[step.first % len(known)]]
         if len(batch.records) != batch.count:
             return
         builder = BatchBuilder(
@@ -228,18 +228,18 @@ class ModelledLog:
 
     async def epoch_step(self, step: Step) -> None:
         """Change the leader. Its epoch is assigned at once, or with its first batch."""
-        self.leader_epoch += 1 + step.one % 2
-        if step.two % 2:
+        self.leader_epoch += 1 + step.first % 2
+        if step.second % 2:
             self.log.assign_leader_epoch(self.leader_epoch)
 
     async def lag_step(self, step: Step) -> None:
         """Keep the high watermark back, as with followers that have not fetched yet."""
         model = self.model
-        model.high_watermark = model.start + step.one % (model.end - model.start + 1)
+        model.high_watermark = model.start + step.first % (model.end - model.start + 1)
         self.log.high_watermark = model.high_watermark
 
     async def clock_step(self, step: Step) -> None:
-        self.now_ms += step.one
+        self.now_ms += step.first
 
     # Segments.
 
@@ -257,7 +257,7 @@ class ModelledLog:
 
     async def checkpoint_step(self, step: Step) -> None:
         """Write one of the three checkpoints, or all."""
-        which = step.one % 4
+        which = step.first % 4
         if which in (0, 3):
             await self.directory.checkpoint_recovery_points()
         if which in (1, 3):
@@ -272,7 +272,7 @@ class ModelledLog:
     async def advance_step(self, step: Step) -> None:
         """DeleteRecords."""
         model = self.model
-        offset = model.start + step.one % (model.high_watermark - model.start + 1)
+        offset = model.start + step.first % (model.high_watermark - model.start + 1)
         self.log.advance_log_start_offset(offset)
         model.start = offset
 
@@ -280,8 +280,8 @@ class ModelledLog:
         """Delete segments by time, size or log start offset, and remove deleted files."""
         model, log = self.model, self.log
         self._hazard = self._at_rest()._replace(start_max=model.high_watermark)
-        bounds: dict[str, Any] = ({"retention_ms": step.two}, {"retention_bytes": step.two * 10}, {})[
-            step.one % 3
+        bounds: dict[str, Any] = ({"retention_ms": step.second}, {"retention_bytes": step.second * 10}, {})[
+            step.first % 3
         ]
         log.configure(replace(self.config, **bounds))
         try:
@@ -313,8 +313,8 @@ class ModelledLog:
         starts = [batch for batch in model.batches if batch.first_offset >= model.start]
         if not starts:
             return
-        batch = starts[-1 - step.one % len(starts)]
-        offset = batch.first_offset + step.three % batch.count
+        batch = starts[-1 - step.first % len(starts)]
+        offset = batch.first_offset + step.third % batch.count
         self._hazard = self._at_rest()._replace(end_min=batch.first_offset)
         model.flushed = min(model.flushed, batch.first_offset)
         undone = (list(model.batches), offset)
@@ -323,19 +323,19 @@ class ModelledLog:
         model.undone.remove(undone)
         model.cut(offset)
         self._hazard = self._at_rest()
-        if step.two % 2 == 0:
+        if step.second % 2 == 0:
             await self._checkpoint_after_cut()
 
     async def restart_at_step(self, step: Step) -> None:
         """Truncate fully and restart at the leader's log start offset."""
-        offset = self.model.end + step.one % 50
+        offset = self.model.end + step.first % 50
         self._hazard = Hazard(self.model.batches, 0, self.model.end, may_be_empty=True)
         self.model.flushed = 0
         self.model.undone.append((self.model.batches, 0))
         self.log.truncate_fully_and_start_at(offset, self.now_ms)
         self.model.begin_at(offset)
         self._hazard = self._at_rest()._replace(end_min=0, may_be_empty=True)
-        if step.two % 2 == 0:
+        if step.second % 2 == 0:
             await self._checkpoint_after_cut()
 
     async def _checkpoint_after_cut(self) -> None:
@@ -352,13 +352,13 @@ class ModelledLog:
 
     async def policy_step(self, step: Step) -> None:
         """Turn compaction on or off."""
-        policy = (("delete",), ("compact",), ("compact", "delete"))[step.one % 3]
+        policy = (("delete",), ("compact",), ("compact", "delete"))[step.first % 3]
         self.config = replace(self.config, cleanup_policy=policy)
         self.log.configure(self.config)
 
     async def compact_step(self, step: Step) -> None:
         """Run the cleaner; every other time after a flush and a segment roll."""
-        if step.one % 3:
+        if step.first % 3:
             self.log.roll(self.now_ms)
             await self.flush_step(step)
         model = self.model
@@ -372,7 +372,7 @@ class ModelledLog:
         after = model.shown()
         newest = latest_by_key(before)
         assert set(after) <= set(before)
-        assert {one for one in newest.values() if one.value is not None} <= set(after)
+        assert {record for record in newest.values() if record.value is not None} <= set(after)
         if not self.config.is_compacted:
             assert after == before
 
@@ -384,18 +384,18 @@ class ModelledLog:
     async def full_step(self, step: Step) -> None:
         """Fail the next write to some kind of file with ENOSPC."""
         self.memory.fail_next_write(
-            errno.ENOSPC, written=step.two % 60, name_end=NAMES[step.one % len(NAMES)]
+            errno.ENOSPC, written=step.second % 60, name_end=NAMES[step.first % len(NAMES)]
         )
 
     async def broken_step(self, step: Step) -> None:
         """Fail the next sync of some kind of file."""
-        self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.one % len(NAMES)])
+        self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.first % len(NAMES)])
 
     async def end_step(self, step: Step) -> None:
         """Crash the process (or, in turn, cut the power) before a coming file operation."""
-        self._operations_left = step.one % 25
-        self._is_power_lost = bool(step.two % 2)
-        self._crash_seed = step.three
+        self._operations_left = step.first % 25
+        self._is_power_lost = bool(step.second % 2)
+        self._crash_seed = step.third
 
     async def kill_step(self, step: Step) -> None:
         del step
@@ -404,7 +404,7 @@ class ModelledLog:
 
     async def power_step(self, step: Step) -> None:
         self._is_power_lost = True
-        self._crash_seed = step.one
+        self._crash_seed = step.first
         raise ProcessEnded
 
     async def stop_step(self, step: Step) -> None:
@@ -469,7 +469,7 @@ class ModelledLog:
         """Check the state after a startup, and adopt it."""
         model, hazard, log = self.model, self._hazard, self.log
         with self._on_a_sound_disk():
-            found = read_batches(log)
+            batches = read_batches(log)
         start, end = log.log_start_offset, log.log_end_offset
         end_min = min(hazard.end_min, model.flushed) if power_was_lost else hazard.end_min
         if self.config.is_compacted or self.was_compacted:
@@ -477,15 +477,15 @@ class ModelledLog:
             end_min = max(
                 (batch.next_offset for batch in hazard.batches if batch.next_offset <= end_min), default=0
             )
-        may_be = [hazard.batches, *(batches for batches, _ in model.undone if power_was_lost)]
-        shown = records_of(found, start, end)
+        may_be = [hazard.batches, *(before for before, _ in model.undone if power_was_lost)]
+        shown = records_of(batches, start, end)
         is_empty_anew = not shown and start == end and (hazard.may_be_empty or start == model.start_kept)
         assert is_empty_anew or model.start_kept <= start <= hazard.start_max, (start, model, hazard)
         assert is_empty_anew or end >= end_min, (end, end_min)
         if self.config.is_compacted or self.was_compacted:
             is_possible = as_sifted(may_be, shown, start, end_min, compacting=hazard.is_compacting)
             gone = [batch for batch in hazard.batches if batch.next_offset <= log.segments[0].base_offset]
-            taken = gone + found if is_possible else None
+            taken = gone + batches if is_possible else None
         else:
             taken = as_in_one_of(may_be, shown, start, end)
         assert taken is not None or is_empty_anew, (start, end, shown, may_be)
@@ -524,14 +524,14 @@ def play(steps: Iterable[Step], config: LogConfig = CONFIG) -> ModelledLog:
     """Run steps on an empty log; raises AssertionError on a difference."""
 
     async def main() -> ModelledLog:
-        one = ModelledLog()
-        one.config = config
-        await one.begin()
+        modelled = ModelledLog()
+        modelled.config = config
+        await modelled.begin()
         for step in steps:
-            await one.play(step)
-        await one.play(Step("kill"))
-        one.check(thorough=True)
-        return one
+            await modelled.play(step)
+        await modelled.play(Step("kill"))
+        modelled.check(thorough=True)
+        return modelled
 
     return asyncio.run(main())
 

@@ -124,9 +124,9 @@ class Driver:
     def end_workers(self) -> int:
         """Kill workers that outlived their JVM; return their number."""
         _, left = psutil.wait_procs(self._workers, WORKERS_SECONDS_MAX)
-        for one in left:
+        for process in left:
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                process.kill()
         return len(left)
 
     def again(self) -> Counter[str]:

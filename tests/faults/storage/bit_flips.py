@@ -70,7 +70,7 @@ def flips(specimen: Specimen, count: int | None, seed: int) -> Iterator[tuple[st
     rng = random.Random(seed)
     kinds = sorted({kind_of(path) for path, _ in everything})
     for kind in kinds:
-        of_kind = [one for one in everything if kind_of(one[0]) == kind]
+        of_kind = [flip for flip in everything if kind_of(flip[0]) == kind]
         yield from rng.sample(of_kind, min(len(of_kind), count // len(kinds)))
 
 
@@ -164,17 +164,17 @@ def _check_compacted_topic(specimen: Specimen, served: Served, description: str,
     """
     batches_found = {}
     for batch in served.batches.values():
-        for one in codec.decode(batch):
-            batches_found[one.offset] = one
+        for record in codec.decode(batch):
+            batches_found[record.offset] = record
     by_value = {state.value for state in specimen.states.values()}
     report.check(
-        all(one.value in by_value for one in batches_found.values()),
+        all(record.value in by_value for record in batches_found.values()),
         f"{description}: {STATES} has other records",
     )
     if served.problem is None and f"/{STATES}-0/" not in description:
         newest = {state.key: state for state in specimen.states.values()}
-        values = {one.value for one in batches_found.values()}
-        missing = [key for key, one in newest.items() if one.value not in values]
+        values = {record.value for record in batches_found.values()}
+        missing = [key for key, record in newest.items() if record.value not in values]
         report.check(not missing, f"{description}: {STATES} has lost {missing}")
 
 

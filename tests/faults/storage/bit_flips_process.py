@@ -51,7 +51,7 @@ def play(directory: Path, starts: int, seed: int) -> FaultReport:
         files = sorted(path for path in data.rglob("*") if path.is_file() and path.stat().st_size)
         kinds = sorted({kind_of(str(path)) for path in files})
         kind = kinds[number // 2 % len(kinds)]
-        path = rng.choice([one for one in files if kind_of(str(one)) == kind])
+        path = rng.choice([file for file in files if kind_of(str(file)) == kind])
         copy = directory / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(data, copy / "data")

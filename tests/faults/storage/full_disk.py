@@ -42,7 +42,7 @@ ROOM_BYTES = 600 << 10
 KAFKA_STORAGE_ERROR = 56
 REFUSALS = 20
 RESUME_SECONDS_MAX = 10.0
-CHORES_SECONDS = 1.5
+FLUSH_SECONDS = 1.5
 """Long enough for flushes and checkpoints to hit the full disk too."""
 
 
@@ -169,7 +169,7 @@ def _fill_and_free(
     report.faults += 1
     report.outcomes["appends refused while full"] += _append_some(connection, acknowledged, REFUSALS, report)
     fill(ballast.parent, room=0)
-    time.sleep(CHORES_SECONDS)
+    time.sleep(FLUSH_SECONDS)
     _check(connection, acknowledged, "while full", report)
     code = create(connection, f"refused-{number}")
     report.check(code != 0, "a topic was created on a full disk")

@@ -240,40 +240,42 @@ class KillRun:
         for topic, sent in self.topics.items():
             try:
                 start = first_offset(connection, topic)
-                found = read_records(connection, topic, 0, start, may_have_holes=topic == COMPACTED)
+                records = read_records(connection, topic, 0, start, may_have_holes=topic == COMPACTED)
             except ValueError as wrong:
                 self.report.violate(f"{when}: {wrong}")
                 continue
             if topic == COMPACTED:
-                self._look_at_keys(found, sent, f"{when}, {topic}")
+                self._look_at_keys(records, sent, f"{when}, {topic}")
             else:
-                self._look_at_all(found, sent, start, f"{when}, {topic}")
+                self._look_at_all(records, sent, start, f"{when}, {topic}")
             self.report.check(topic == SHORT or start == 0, f"{when}, {topic}: it starts at {start}")
             self._repeat(connection, topic, sent, when)
 
-    def _look_at_all(self, found: dict[int, Any], sent: Sent, start: int, when: str) -> None:
+    def _look_at_all(self, records: dict[int, Any], sent: Sent, start: int, when: str) -> None:
         kept = {offset: pair for offset, pair in sent.acknowledged.items() if offset >= start}
-        missing = [offset for offset, pair in kept.items() if found.get(offset) != pair]
+        missing = [offset for offset, pair in kept.items() if records.get(offset) != pair]
         self.report.check(
             not missing, f"{when}: {len(missing)} acknowledged records lost, the first at {missing[:1]}"
         )
-        numbers = list(range(start, start + len(found)))
-        self.report.check(list(found) == numbers, f"{when}: offsets are not consecutive")
+        numbers = list(range(start, start + len(records)))
+        self.report.check(list(records) == numbers, f"{when}: offsets are not consecutive")
         newest = max(sent.acknowledged, default=-1)
-        self.report.check(start + len(found) > newest, f"{when}: ends at {start + len(found)}, not {newest}")
-        sent.acknowledged = dict(found)
+        self.report.check(
+            start + len(records) > newest, f"{when}: ends at {start + len(records)}, not {newest}"
+        )
+        sent.acknowledged = dict(records)
 
-    def _look_at_keys(self, found: dict[int, Any], sent: Sent, when: str) -> None:
-        values = {key: value for _, (key, value) in sorted(found.items())}
+    def _look_at_keys(self, records: dict[int, Any], sent: Sent, when: str) -> None:
+        values = {key: value for _, (key, value) in sorted(records.items())}
         newest = {key: value for _, (key, value) in sorted(sent.acknowledged.items())}
         for key, value in newest.items():
             may_be = {value, sent.unanswered.get(key or b"", value)}
             self.report.check(
                 values.get(key) in may_be, f"{when}: {key!r} is {values.get(key)!r}, not {value!r}"
             )
-        changed = [offset for offset, pair in found.items() if sent.acknowledged.get(offset, pair) != pair]
+        changed = [offset for offset, pair in records.items() if sent.acknowledged.get(offset, pair) != pair]
         self.report.check(not changed, f"{when}: other records than acknowledged at {changed[:3]}")
-        sent.acknowledged |= found
+        sent.acknowledged |= records
 
     def _repeat(self, connection: RawConnection, topic: str, sent: Sent, when: str) -> None:
         """Repeat the last batch of the producer; then replace the producer."""
@@ -293,21 +295,21 @@ def play(
 ) -> FaultReport:
     """Kill a broker at each of these points."""
     report = FaultReport("kill -9 before a change of a file", seed)
-    one = KillRun(directory, report, load_seconds)
-    one.create_topics()
+    run = KillRun(directory, report, load_seconds)
+    run.create_topics()
     for label, nth in points:
-        one.live(label, nth)
-    one.live(TRACE, 0)
-    report.acknowledged = sum(len(sent.acknowledged) for sent in one.topics.values())
+        run.live(label, nth)
+    run.live(TRACE, 0)
+    report.acknowledged = sum(len(sent.acknowledged) for sent in run.topics.values())
     return report
 
 
 def all_points(directory: Path, seed: int, numbers: int) -> list[tuple[str, int]]:
     """Return kill points for every kind of file operation under load, at random occurrences."""
-    one = KillRun(directory, FaultReport("trace", seed))
-    one.create_topics()
-    one.live(TRACE, 0)
-    seen = Counter(Path(f"{one.broker.armed}.{TRACE}").read_text().splitlines())
+    run = KillRun(directory, FaultReport("trace", seed))
+    run.create_topics()
+    run.live(TRACE, 0)
+    seen = Counter(Path(f"{run.broker.armed}.{TRACE}").read_text().splitlines())
     rng = random.Random(seed)
     points = [
         (label, nth)

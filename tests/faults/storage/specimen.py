@@ -85,14 +85,14 @@ class Served:
 
 def files_of(files: MemoryFileSystem, directory: str = "/data") -> dict[str, bytes]:
     """Return every file below a directory."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in files.list_names(directory):
         path = f"{directory}/{name}"
         if files.is_directory(path):
-            found |= files_of(files, path)
+            contents |= files_of(files, path)
         elif name != ".lock":
-            found[path] = files.read_whole(path)
-    return found
+            contents[path] = files.read_whole(path)
+    return contents
 
 
 def batch_of(number: int) -> bytes:
@@ -146,7 +146,7 @@ async def make_specimen(cluster: MemoryCluster, batches: int, *, clean: bool) ->
     await client.request(DELETE_RECORDS, 2, DeleteRecordsRequest([part], 1000))
     await cluster.clock.sleep_ms(120_000)  # so that every checkpoint was written, and compaction is done
     states = await read_all(client, broker, STATES)
-    records = {one.offset: one for batch in states.batches.values() for one in codec.decode(batch)}
+    records = {record.offset: record for batch in states.batches.values() for record in codec.decode(batch)}
     if clean:
         await broker.stop()
         kept = files_of(cluster.files)
@@ -185,9 +185,9 @@ async def _fill_states(client: Client) -> None:
 async def fetch(client: Client, broker: MemoryBroker, offset: int, topic: str = TOPIC) -> Any:
     """Fetch one page; return the partition's response."""
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=600)
-    found = broker.broker.metadata_cache.topic(topic)
-    assert found is not None
-    asked = FetchTopic(topic_id=found.topic_id, partitions=[part])
+    metadata = broker.broker.metadata_cache.topic(topic)
+    assert metadata is not None
+    asked = FetchTopic(topic_id=metadata.topic_id, partitions=[part])
     request = FetchRequest(max_bytes=1 << 20, max_wait_ms=0, min_bytes=1, topics=[asked])
     return (await client.request(FETCH, 17, request)).responses[0].partitions[0]
 

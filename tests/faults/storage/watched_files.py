@@ -54,13 +54,13 @@ class WatchedFiles:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def _told(self, operation: str, path: str) -> None:
+    def _notify(self, operation: str, path: str) -> None:
         self.tell(operation, path)
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> WatchedFile:
         if create and not self.inner.exists(path):
             self.tell("create", path)
-        return WatchedFile(self.inner.open(path, create=create, writable=writable), self._told)
+        return WatchedFile(self.inner.open(path, create=create, writable=writable), self._notify)
 
     def make_directories(self, path: str) -> None:
         if not self.inner.exists(path):

@@ -54,7 +54,7 @@ def check_history(
     """Return all violations; ``ends`` has the committed offset of each worker."""
     violations = [
         *_torn(sides),
-        *_fates_not_met(sides, outcomes_by_attempt),
+        *_wrong_outcomes(sides, outcomes_by_attempt),
         *_attempts_apart(sides),
     ]
     for name, side in zip(SIDES, sides, strict=True):
@@ -99,7 +99,7 @@ def _attempts_apart(sides: Sequence[Side]) -> Iterator[str]:
             yield f"input {taken[1]} of {taken[0]}: debit by {attempt}, credit by {credited[taken]}"
 
 
-def _fates_not_met(sides: Sequence[Side], outcomes_by_attempt: Mapping[str, Outcome]) -> Iterator[str]:
+def _wrong_outcomes(sides: Sequence[Side], outcomes_by_attempt: Mapping[str, Outcome]) -> Iterator[str]:
     """Yield visible aborted attempts, and invisible committed ones."""
     visible = {entry.attempt for side in sides for entry in _entries(side)}
     for attempt in visible:

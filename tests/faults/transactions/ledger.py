@@ -64,8 +64,8 @@ def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> Fault
         Worker(broker.bootstrap, number, -(-transactions // CLERKS), PARTITIONS, rng.getrandbits(32))
         for number in range(CLERKS)
     ]
-    for one in (reader, *workers):
-        one.start()
+    for thread in (reader, *workers):
+        thread.start()
     _kill_between(broker, workers, transactions, kills, report)
     for worker in workers:
         worker.join()
@@ -76,7 +76,7 @@ def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> Fault
     for words in check_history(
         reader.sides(),
         {number: worker.position for number, worker in enumerate(workers)},
-        {name: fate for worker in workers for name, fate in worker.outcomes_by_attempt.items()},
+        {name: outcome for worker in workers for name, outcome in worker.outcomes_by_attempt.items()},
     ):
         report.violate(words)
     return report

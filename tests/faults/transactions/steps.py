@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 def all_steps() -> list[Step]:
-    return [Step(*one) for one in product(CLIENTS, APIS, Moment, VICTIMS)]
+    return [Step(*parts) for parts in product(CLIENTS, APIS, Moment, VICTIMS)]
 
 
 def some_steps(seed: int) -> list[Step]:

@@ -159,12 +159,12 @@ def test_plan_check_shows_columns_and_mismatches(spark: SparkSession, pipeline: 
         ("plan", True, "partition int, offset bigint"),
         ("sink schema", True, "the table will be created"),
     ]
-    ((_, is_fine, found),) = plan("SELECT nothing FROM source")
+    ((_, is_fine, finding),) = plan("SELECT nothing FROM source")
     assert not is_fine
-    assert "`nothing`" in found
-    ((_, is_fine, found),) = plan("SELECT topic, count(*) AS n FROM source GROUP BY topic")
+    assert "`nothing`" in finding
+    ((_, is_fine, finding),) = plan("SELECT topic, count(*) AS n FROM source GROUP BY topic")
     assert not is_fine
-    assert "watermark" in found
+    assert "watermark" in finding
     pipeline.send(0, now_ms())
     query.write_text("SELECT partition, offset FROM source")
     run_once(spark, pipeline)

@@ -110,10 +110,10 @@ def test_ranges_split_within_batches_are_contiguous(bootstrap: str, topic: str) 
         send(producer, topic, b"%d" % index)
     assert producer.flush(30) == 0
     cuts = [0, 1, 7, 7, 400, 401, 999, 1000]
-    found: list[bytes | None] = []
+    read_values: list[bytes | None] = []
     for start, end in pairwise(cuts):
-        found += values(read(bootstrap, topic, start, end))
-    assert found == [b"%d" % index for index in range(1000)]
+        read_values += values(read(bootstrap, topic, start, end))
+    assert read_values == [b"%d" % index for index in range(1000)]
 
 
 def test_log_append_time_and_create_time_are_distinguished(bootstrap: str, topic: str) -> None:
@@ -224,16 +224,16 @@ def test_broker_restart_is_waited_for(start_broker: StartBroker, topic: str) -> 
         send(producer, topic, b"%d" % index * 50)
     assert producer.flush(30) == 0
     settings = {"bootstrap.servers": broker.bootstrap, "max.partition.fetch.bytes": "20000"}
-    found: list[int] = []
+    offsets: list[int] = []
     schema = StructType([ALL_COLUMNS["offset"]])
     for count, batch in enumerate(
         record_batches(SourceOptions(settings), OffsetRange(topic, 0, 0, 2_000), schema)
     ):
-        found += batch.column("offset").to_pylist()
+        offsets += batch.column("offset").to_pylist()
         if count == 1:
             broker.kill()
             broker.start()
-    assert found == list(range(2_000))
+    assert offsets == list(range(2_000))
 
 
 def test_headers_and_selected_columns_through_spark(spark: SparkSession, bootstrap: str, topic: str) -> None:

@@ -40,14 +40,14 @@ class GroupMember:
     ) -> None:
         self.name = name
         self.clock = fixture.memory.clock
-        given: dict[str, Any] = {
+        settings_by_name: dict[str, Any] = {
             "bootstrap_servers": ADDRESS,
             "client_id": name,
             "group_id": "g",
             **QUICK,
             **options,
         }
-        settings = read_options(CONSUMER, None, given)
+        settings = read_options(CONSUMER, None, settings_by_name)
         self.cluster = NetworkClient(
             client_environment(fixture.network, self.clock, name), settings, client_id=name
         )
@@ -197,18 +197,18 @@ class GroupMembers:
         self, readers: Iterable[GroupMember], partitions: Iterable[TopicPartition]
     ) -> None:
         """Wait until these members own all partitions, each once, and no rebalance is pending."""
-        those, topic_request = list(readers), sorted(partitions)
+        members, topic_request = list(readers), sorted(partitions)
         await self.until(
             lambda: (
-                sorted(tp for one in those for tp in one.assigned) == topic_request
-                and not any(one.is_rebalancing for one in those)
+                sorted(tp for member in members for tp in member.assigned) == topic_request
+                and not any(member.is_rebalancing for member in members)
             )
         )
 
     async def close(self) -> None:
-        for one in self.all:
-            await one.close()
-        hosts = {one.name for one in self.all}
+        for member in self.all:
+            await member.close()
+        hosts = {member.name for member in self.all}
         assert [
             connection.peer for connection in self.fixture.network.connections if connection.host in hosts
         ] == []

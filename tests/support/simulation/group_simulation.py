@@ -129,11 +129,11 @@ class GroupSimulation:
     def reloaded(self) -> GroupCoordinatorShard:
         """Return a shard loaded from the log, before it serves requests."""
         shard = self._new_shard()
-        for one in self.committed:
-            if isinstance(one[0], CoordinatorRecord):
-                shard.replay(one[0], one[1])
+        for entry in self.committed:
+            if isinstance(entry[0], CoordinatorRecord):
+                shard.replay(entry[0], entry[1])
             else:
-                shard.replay_end_transaction_marker(one[0], commits=bool(one[1]))
+                shard.replay_end_transaction_marker(entry[0], commits=bool(entry[1]))
         return shard
 
     def _do(self, effects: Effects) -> None:
