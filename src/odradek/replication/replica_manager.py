@@ -62,7 +62,10 @@ log = events.logger("replica_manager")
 
 
 class FetcherManager(Protocol):
-    """The fetchers that copy the logs of followed partitions."""
+    """The fetchers that copy the logs of followed partitions.
+
+    Adding a partition again replaces its ``Follower``; with the same one only its topic id changes.
+    """
 
     def add_partitions(
         self, partitions: Mapping[TopicPartition, Follower], topic_ids: Mapping[TopicPartition, TopicId]
@@ -432,7 +435,6 @@ class ReplicaManager:
             if partition is not None and partition.follower_state is not None:
                 followers[topic_partition] = partition.follower_state
         if followers:
-            self.fetcher_manager.remove_partitions(followers)
             self.fetcher_manager.add_partitions(followers, {each: topic_ids[each] for each in followers})
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> MetadataChange:

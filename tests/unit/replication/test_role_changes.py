@@ -258,7 +258,7 @@ def test_fetchers_follow_the_roles(run_scenario, leader_and_isr):
         assert fetchers.followers == {ORDERS: partition.follower_state}
         await fixture.make_leader_or_follower(leader_and_isr(leader=2, leader_epoch=1, isr=(1, 2)))
         assert fetchers.followers == {ORDERS: partition.follower_state}, "restarted for each epoch"
-        assert fetchers.calls == ["remove", "add"] * 2
+        assert fetchers.calls == ["add"] * 2
         await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=2, isr=(1, 2)))
         assert fetchers.followers == {}
         await fixture.make_leader_or_follower(leader_and_isr(leader=2, leader_epoch=3, isr=(1, 2)))
