@@ -115,8 +115,8 @@ def _first_directory_is_a_file(settings: dict[str, str], tmp_path: Path) -> str:
 
 def _zookeeper(settings: dict[str, str], tmp_path: Path) -> str:
     settings["log.dirs"] = f"{tmp_path}/home/new"
-    settings["zookeeper.connect"] = "127.0.0.1:1"
-    return "zookeeper.connect"
+    settings["zookeeper.ssl.crl.enable"] = "true"
+    return "zookeeper.ssl.crl.enable"
 
 
 def _protocol(settings: dict[str, str], tmp_path: Path) -> str:

@@ -15,20 +15,27 @@ from typing import Final
 
 from odradek.broker.components import ComponentFactory
 from odradek.broker.dynamic_config import DynamicConfigManager
-from odradek.broker.environment import Ensemble, Environment
+from odradek.broker.environment import Environment
 from odradek.broker.handlers import HANDLERS
+from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
+from odradek.broker.inter_broker.controlled_shutdown import ControlledShutdownSettings, shut_down_controlled
+from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListener
+from odradek.broker.inter_broker.log_dir_notifications import LogDirNotifier
 from odradek.broker.local_controller_channel import LocalControllerChannel
+from odradek.broker.membership import NO_EPOCH, Membership
 from odradek.broker.metadata_observer import observe_metadata
 from odradek.broker.network.session_factory import SessionFactory
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.context import BrokerContext
-from odradek.broker.requests.dispatcher import Dispatcher
+from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
 from odradek.broker.start_checks import (
     broker_id_rules,
     check_addresses,
     check_identity,
     check_settings,
+    is_store_shared,
+    metadata_version,
     store_path,
     were_used,
 )
@@ -42,6 +49,7 @@ from odradek.broker.storage.log_directories import (
 from odradek.broker.storage.log_maintenance import SHORT_INTERVAL_MS, LogMaintenance
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
+from odradek.broker.topics.controller_topic_creation import ControllerTopicCreation
 from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.config import availability, derived
@@ -55,17 +63,11 @@ from odradek.log.log_manager import LogManager
 from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.store import meta_properties, znode_paths, znodes
-from odradek.store.broker_registration import (
-    create_or_get_cluster_id,
-    read_cluster_id,
-    register_broker,
-    resolve_broker_id,
-    update_registration,
-)
-from odradek.store.controller_election import elect
+from odradek.store import meta_properties, znodes
+from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
+from odradek.store.controller_election import Fence
 from odradek.store.port import Store
-from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above
+from odradek.store.producer_id_manager import advance_block_above
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
@@ -100,12 +102,13 @@ class Broker:
         self.all_failed = asyncio.Event()
         """Set once the last log directory has failed: the broker must stop."""
         self._log_manager = LogManager()
-        self._ensemble: Ensemble | None = None
+        self._membership: Membership | None = None
+        self._requests: InterBrokerRequests | None = None
+        self._log_dir_notifier: LogDirNotifier | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
-        self._controller: Controller | None = None
         self._cleaner: LogCleaner | None = None
-        self._broker_epoch = -1
+        self._is_serving = False
 
     @property
     def log_dirs(self) -> list[str]:
@@ -134,22 +137,32 @@ class Broker:
         static = self.config.broker
         check_settings(static, self.config.static)
         is_known = await self._open_directories()
-        store = self._open_store()
-        await self._resolve_identity(store)
-        config_manager = self._make_config_manager(store)
+        ensemble = self._environment.open_store(store_path(self._log_manager.paths))
+        membership = self._membership = Membership(
+            ensemble,
+            self._environment.clock,
+            is_shared=is_store_shared(static),
+            metadata_version=metadata_version(static),
+        )
+        # Only a running broker can free space on a full disk.
+        ensemble.defers_writes = True
+        await membership.connect()
+        await self._resolve_identity(membership.store)
+        config_manager = self._make_config_manager(membership)
         await config_manager.load()
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
-        await advance_block_above(store, self.broker_id, self._log_manager.largest_producer_id)
-        socket_server = self._make_components(store)
+        if not membership.is_shared:
+            largest = self._log_manager.largest_producer_id
+            await advance_block_above(membership.store, self.broker_id, largest)
+        socket_server = self._make_components(membership)
         config_manager.attach(self._replica_manager, socket_server)
         await socket_server.open()
-        await self._register(store, socket_server)
-        await self._elect_controller(store)
-        assert self._ensemble is not None
-        self._ensemble.defers_writes = False
+        await self._join(membership, socket_server, config_manager)
+        ensemble.defers_writes = False
         # Not earlier: a client would believe a Metadata response without brokers and topics.
         socket_server.serve()
+        self._is_serving = True
         self._task_scheduler.start(self._list_tasks(config_manager))
         if self._cleaner is not None:
             self._cleaner.start()
@@ -162,10 +175,11 @@ class Broker:
         """
         files, network = self._environment.files, self._environment.network
         log_dirs = list(map(files.absolute, derived.log_dirs(self.config.broker)))
-        check_identity(files, log_dirs, broker_id_rules(self.config.broker))
+        values = self.config.broker
+        check_identity(files, log_dirs, broker_id_rules(values), is_shared=is_store_shared(values))
         is_known = were_used(files, log_dirs)
         if not is_known:
-            await check_addresses(network, listeners(self.config.broker).bound)
+            await check_addresses(network, listeners(values).bound)
         self._log_manager = LogManager.open(files, log_dirs, self._environment.entropy)
         return is_known
 
@@ -182,12 +196,6 @@ class Broker:
             origin = " (set by AlterConfigs for this broker)" if is_dynamic else ""
             await check_addresses(self._environment.network, listeners(values).bound, origin)
 
-    def _open_store(self) -> Store:
-        self._ensemble = self._environment.open_store(store_path(self._log_manager.paths))
-        # Only a running broker can free space on a full disk.
-        self._ensemble.defers_writes = True
-        return self._ensemble.connect()
-
     async def _resolve_identity(self, store: Store) -> None:
         """Resolve cluster id and broker id from the store, the settings and meta.properties."""
         environment = self._environment
@@ -200,13 +208,13 @@ class Broker:
         write_meta_properties(environment.files, self._log_manager, self.broker_id, self.cluster_id, now_ms)
         self.config.set_broker_id(self.broker_id)
 
-    def _make_config_manager(self, store: Store) -> DynamicConfigManager:
+    def _make_config_manager(self, membership: Membership) -> DynamicConfigManager:
         clock = self._environment.clock
         self._timer_driver = TimerDriver(clock)
         self._admin_manager = AdminManager(
-            store, self.metadata_cache, self.config, self._timer_driver, clock, self._environment.entropy
+            membership, self.metadata_cache, self.config, self._timer_driver, clock, self._environment.entropy
         )
-        return DynamicConfigManager(store, self.config, self._admin_manager, self.broker_id, clock)
+        return DynamicConfigManager(membership, self.config, self._admin_manager, self.broker_id, clock)
 
     async def _load_logs(self) -> None:
         self._factory = ComponentFactory(
@@ -226,7 +234,7 @@ class Broker:
             self._on_load_progress,
         )
 
-    def _make_components(self, store: Store) -> SocketServer:
+    def _make_components(self, membership: Membership) -> SocketServer:
         """Make everything that serves requests; nothing is served yet."""
         factory, environment = self._factory, self._environment
         cleaner = self._cleaner = factory.make_cleaner()
@@ -252,6 +260,13 @@ class Broker:
         )
         sessions = self._sessions = SessionFactory(self.config, environment.clock)
         self._request_queue, self._memory_pool = sessions.request_queue, sessions.memory_pool
+        self._finalized_features = FinalizedFeatureListener(membership)
+        requests = self._requests = factory.make_requests()
+        if membership.is_shared:
+            self._admin_manager.controller_creation = ControllerTopicCreation(
+                requests, lambda: membership.is_controller
+            )
+            self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
         socket_server = self._socket_server = SocketServer(
             self.config,
             environment.network,
@@ -259,16 +274,20 @@ class Broker:
             environment.host_name,
             sessions.make_session,
         )
-        context = self._make_context(store, socket_server)
-        self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
-        sessions.dispatch = self._dispatcher.dispatch
+        context = self._make_context(membership, requests, socket_server)
+        dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
+        sessions.dispatch = dispatcher.dispatch
+        local_session = LocalSession(f"broker-{self.broker_id}", factory.inter_broker_listener)
+        requests.call_local = partial(dispatcher.call, session=local_session)
         return socket_server
 
-    def _make_context(self, store: Store, socket_server: SocketServer) -> BrokerContext:
+    def _make_context(
+        self, membership: Membership, requests: InterBrokerRequests, socket_server: SocketServer
+    ) -> BrokerContext:
         clock, workers = self._environment.clock, self._environment.workers
         return BrokerContext(
             broker_id=self.broker_id,
-            broker_epoch=lambda: self._broker_epoch,
+            broker_epoch=lambda: membership.broker_epoch,
             cluster_id=self.cluster_id,
             clock=clock,
             config=self.config,
@@ -278,8 +297,8 @@ class Broker:
             log_manager=self._log_manager,
             admin_manager=self._admin_manager,
             fetch_session_cache=self._factory.make_fetch_session_cache(),
-            producer_id_manager=ProducerIdManager(
-                store, self.broker_id, self._transaction_coordinator.largest_producer_id
+            producer_id_manager=self._factory.make_producer_id_manager(
+                membership, requests, self._transaction_coordinator
             ),
             group_coordinator=self._group_coordinator,
             transaction_coordinator=self._transaction_coordinator,
@@ -287,7 +306,9 @@ class Broker:
             transaction_verification=self._factory.make_transaction_verification(
                 self._transaction_coordinator
             ),
-            store=store,
+            membership=membership,
+            requests=requests,
+            finalized_features=self._finalized_features,
             workers=workers,
             socket_server=socket_server,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
@@ -301,27 +322,25 @@ class Broker:
         rack = self.config.broker[settings.BROKER_RACK]
         return znodes.BrokerRegistration(advertised, self._environment.clock.wall_ms(), rack)
 
-    async def _register(self, store: Store, socket_server: SocketServer) -> None:
-        await store.ensure_path(znode_paths.BROKER_IDS)
-        registration = self._registration(socket_server.endpoints)
-        self._broker_epoch = await register_broker(store, self.broker_id, registration)
-        socket_server.on_advertised = partial(self._update_registration, store)
+    async def _join(
+        self, membership: Membership, socket_server: SocketServer, config_manager: DynamicConfigManager
+    ) -> None:
+        """Register this broker and stand for controller; the same again under each new session."""
+        await membership.register(self.broker_id, lambda: self._registration(socket_server.endpoints))
+        socket_server.on_advertised = self._update_registration
+        membership.on_session(config_manager.reload)
+        membership.on_session(self._finalized_features.load)
+        await membership.stand_for_controller(self._make_controller)
+        await self._finalized_features.load(membership.store)
 
-    async def _update_registration(self, store: Store, endpoints: Sequence[ListenerEndpoint]) -> None:
+    async def _update_registration(self, endpoints: Sequence[ListenerEndpoint]) -> None:
         """Publish changed endpoints."""
-        await update_registration(store, self.broker_id, self._registration(endpoints))
-        if self._controller is not None:
-            self._controller.on_broker_modified()
+        assert self._membership is not None
+        await self._membership.update_registration(self._registration(endpoints))
 
-    async def _elect_controller(self, store: Store) -> None:
-        fence = await elect(store, self.broker_id, self._environment.clock.wall_ms())
-        if fence is None:
-            raise ConfigError(
-                ["another broker is the controller of this store; only one broker is supported"]
-            )
+    def _make_controller(self, store: Store, fence: Fence) -> Controller:
         channel = LocalControllerChannel(self.broker_id, self.metadata_cache, self._replica_manager)
-        self._controller = Controller(store, fence, channel, self._environment.clock.sleep_ms)
-        await self._controller.start()
+        return Controller(store, fence, lambda _: channel, self._environment.clock.sleep_ms)
 
     def _log_started(self) -> None:
         log.info(
@@ -364,30 +383,57 @@ class Broker:
     # Failures.
 
     def _on_replicas_offline(self, partitions: Sequence[TopicPartition]) -> None:
-        if self._controller is not None:
-            self._controller.on_replicas_offline(self.broker_id, partitions)
+        controller = None if self._membership is None else self._membership.controller
+        if controller is not None:
+            controller.on_replicas_offline(self.broker_id, partitions)
+        if self._log_dir_notifier is not None:
+            self._log_dir_notifier.notify()
 
     def _on_replicas_online(self, partitions: Sequence[TopicPartition]) -> None:
-        if self._controller is not None:
-            self._controller.on_replicas_online(self.broker_id, partitions)
+        controller = None if self._membership is None else self._membership.controller
+        if controller is not None:
+            controller.on_replicas_online(self.broker_id, partitions)
 
     # Stop.
 
     async def stop(self) -> None:
         """Stop in order. Also stops what a failed start has started."""
+        await self._shut_down_controlled()
         if self._cleaner is not None:
             await self._cleaner.stop()
         await self._task_scheduler.stop()
         await self._drain_requests()
-        if self._controller is not None:
-            await self._controller.stop()
+        if self._requests is not None:
+            await self._requests.close()
+        if self._log_dir_notifier is not None:
+            await self._log_dir_notifier.stop()
+        broker_epoch = NO_EPOCH
+        if self._membership is not None:
+            await self._membership.stop()
+            broker_epoch = self._membership.broker_epoch
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
-        failures = await close_directories(self._log_manager, self._broker_epoch, threads)
-        if self._ensemble is not None:
-            await self._ensemble.close()
+        failures = await close_directories(self._log_manager, broker_epoch, threads)
+        if self._membership is not None:
+            await self._membership.close()
         if failures:
             raise failures[0]
         log.info("stopped", broker=self.broker_id)
+
+    async def _shut_down_controlled(self) -> None:
+        """Hand over leaderships while requests are still served. A broker without others has none to."""
+        membership, requests = self._membership, self._requests
+        if not self._is_serving or membership is None or requests is None or not membership.is_shared:
+            return
+        self._is_serving = False
+        await shut_down_controlled(
+            ControlledShutdownSettings.of(self.config.broker),
+            self.broker_id,
+            lambda: membership.broker_epoch,
+            membership,
+            requests,
+            self._environment.clock,
+            membership.metadata_version.controlled_shutdown_version,
+        )
 
     async def _drain_requests(self) -> None:
         if self._socket_server is None:

@@ -9,6 +9,9 @@ from odradek.broker.coordinators.transaction_coordinator import TransactionCoord
 from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
 from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
 from odradek.broker.environment import Environment
+from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
+from odradek.broker.inter_broker.producer_id_blocks import ControllerBlocks
+from odradek.broker.membership import Membership
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import MetadataCache
@@ -16,6 +19,7 @@ from odradek.config import broker as settings
 from odradek.config import topic
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.config.listeners import listeners
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
@@ -23,6 +27,7 @@ from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_M
 from odradek.replication.fetch_session import FetchSessionCache
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.replication.replica_selector import selector_for
+from odradek.store.producer_id_manager import ProducerIdManager, StoreBlocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,40 @@ class ComponentFactory:
             transaction_coordinator,
             lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
         )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return listeners(self.config.broker).inter_broker
+
+    def make_requests(self) -> InterBrokerRequests:
+        return InterBrokerRequests(
+            self.broker_id,
+            self.inter_broker_listener,
+            self.metadata_cache,
+            self.environment.network,
+            self.environment.clock,
+            self.environment.entropy,
+            request_timeout_ms=self.config.broker[settings.REQUEST_TIMEOUT_MS],
+        )
+
+    def make_producer_id_manager(
+        self,
+        membership: Membership,
+        requests: InterBrokerRequests,
+        transaction_coordinator: TransactionCoordinator,
+    ) -> ProducerIdManager:
+        if not membership.is_shared:
+            find_largest = transaction_coordinator.largest_producer_id
+            return ProducerIdManager(StoreBlocks(membership, self.broker_id, find_largest).allocate)
+        if not membership.metadata_version.is_allocate_producer_ids_supported:
+            return ProducerIdManager(StoreBlocks(membership, self.broker_id).allocate)
+        blocks = ControllerBlocks(
+            requests,
+            self.broker_id,
+            lambda: membership.broker_epoch,
+            lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+        )
+        return ProducerIdManager(blocks.allocate)
 
     def make_fetch_session_cache(self) -> FetchSessionCache:
         slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]

@@ -1,6 +1,7 @@
 """Dynamic configs: read from the store, and applied on change notifications.
 
-All configs are read at start; after that, notifications in the store name the entity that changed.
+All configs are read at start and under each new store session; after that, notifications in the store name
+the entity that changed, whoever changed it. Notifications are processed one pass at a time, in order.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from odradek.store.configs import (
     read_configs,
     watch_config_changes,
 )
-from odradek.store.port import Store, StoreError, WatchedEvent
+from odradek.store.port import BadPayload, Store, StoreError, StoreProvider, Unavailable, WatchedEvent
 from odradek.telemetry import events
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
+RETRY_MS: Final = 1_000
+"""Wait before notifications are read again while the store is unavailable."""
 
 log = events.logger("config")
 
@@ -33,13 +36,13 @@ log = events.logger("config")
 class DynamicConfigManager:
     def __init__(
         self,
-        store: Store,
+        stores: StoreProvider,
         config: DynamicBrokerConfig,
         admin_manager: AdminManager,
         broker_id: int,
         clock: Clock,
     ) -> None:
-        self._store = store
+        self._stores = stores
         self._config = config
         self._admin_manager = admin_manager
         self._broker_id = broker_id
@@ -47,18 +50,21 @@ class DynamicConfigManager:
         self._replica_manager: ReplicaManager | None = None
         self._socket_server: SocketServer | None = None
         self._last_seen = ""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._has_changed = False
+        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
     async def load(self) -> None:
         """Read all configs, and watch for changes from now on."""
-        await self._store.ensure_path(znode_paths.CONFIG_CHANGES)
-        changes = await watch_config_changes(self._store, self._on_notification)
-        self._last_seen = changes[-1].name if changes else ""
-        for topic, overrides in (await read_configs(self._store, TOPICS)).items():
-            self._admin_manager.put_topic_overrides(topic, overrides)
-        brokers = await read_configs(self._store, BROKERS)
-        self._warn(self._config.set_cluster_overrides(brokers.get(ALL_BROKERS, {})))
-        self._warn(self._config.set_broker_overrides(brokers.get(str(self._broker_id), {})))
+        async with self._lock:
+            await self._load(self._stores.store)
+
+    async def reload(self, store: Store) -> None:
+        """Read all configs again under a new session, and apply them."""
+        async with self._lock:
+            await self._load(store)
+            self._reconfigure(None)
+            await self._apply_listeners()
 
     def attach(self, replica_manager: ReplicaManager, socket_server: SocketServer) -> None:
         """Also apply changes to these replicas and listeners."""
@@ -66,35 +72,65 @@ class DynamicConfigManager:
         self._socket_server = socket_server
 
     async def delete_expired(self) -> None:
-        await delete_expired_config_changes(self._store, self._clock.wall_ms())
+        await delete_expired_config_changes(self._stores.store, self._clock.wall_ms())
+
+    async def _load(self, store: Store) -> None:
+        await store.ensure_path(znode_paths.CONFIG_CHANGES)
+        # The watch before the configs: what changes meanwhile is read again.
+        changes = await watch_config_changes(store, self._on_notification)
+        self._last_seen = changes[-1].name if changes else ""
+        self._admin_manager.replace_topic_overrides(await read_configs(store, TOPICS))
+        brokers = await read_configs(store, BROKERS)
+        self._warn(self._config.set_cluster_overrides(brokers.get(ALL_BROKERS, {})))
+        self._warn(self._config.set_broker_overrides(brokers.get(str(self._broker_id), {})))
 
     def _on_notification(self, event: WatchedEvent) -> None:
-        task = asyncio.get_running_loop().create_task(self._process_notifications())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._has_changed = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._process_notifications())
 
     async def _process_notifications(self) -> None:
         try:
-            for change in await watch_config_changes(self._store, self._on_notification):
-                if change.name > self._last_seen:
-                    self._last_seen = change.name
-                    if change.entity_path is not None:
-                        await self._apply(change.entity_path)
+            while self._has_changed:
+                self._has_changed = False
+                try:
+                    async with self._lock:
+                        await self._apply_new()
+                except Unavailable as error:
+                    log.error("config_change_failed", reason=str(error))
+                    await self._clock.sleep_ms(RETRY_MS)
+                    self._has_changed = True
         except StoreError as error:
+            # A new session reads everything again.
             log.error("config_change_failed", reason=str(error))
+        finally:
+            self._task = None
+
+    async def _apply_new(self) -> None:
+        for change in await watch_config_changes(self._stores.store, self._on_notification):
+            if change.name > self._last_seen:
+                if change.entity_path is not None:
+                    try:
+                        await self._apply(change.entity_path)
+                    except BadPayload as error:
+                        log.error("config_change_failed", reason=str(error))
+                self._last_seen = change.name
 
     async def _apply(self, entity_path: str) -> None:
         kind, _, name = entity_path.partition("/")
         if kind == TOPICS:
-            self._admin_manager.put_topic_overrides(name, await read_config(self._store, kind, name))
+            self._admin_manager.put_topic_overrides(name, await self._read(kind, name))
             self._reconfigure([name])
         elif kind == BROKERS and name == ALL_BROKERS:
-            self._warn(self._config.set_cluster_overrides(await read_config(self._store, kind, name)))
+            self._warn(self._config.set_cluster_overrides(await self._read(kind, name)))
             self._reconfigure(None)
         elif kind == BROKERS and name == str(self._broker_id):
-            self._warn(self._config.set_broker_overrides(await read_config(self._store, kind, name)))
+            self._warn(self._config.set_broker_overrides(await self._read(kind, name)))
             self._reconfigure(None)
             await self._apply_listeners()
+
+    async def _read(self, kind: str, name: str) -> dict[str, str]:
+        return await read_config(self._stores.store, kind, name)
 
     async def _apply_listeners(self) -> None:
         """Apply the configured listeners. A no-op for changes made through this broker."""

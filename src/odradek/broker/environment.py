@@ -15,23 +15,28 @@ from odradek.store.port import Store
 
 
 class Ensemble(Protocol):
-    """Provider of store sessions: ``connect`` opens one, ``close`` closes all of this broker.
+    """Provider of store sessions. A broker has one at a time, and another after an expiry.
 
     While ``defers_writes`` is set, a full disk rejects no write: it is written once there is space.
     """
 
     defers_writes: bool
 
-    def connect(self) -> Store: ...
+    async def open_session(self) -> Store:
+        """Open a session; raises ``Unavailable`` if the store cannot be reached."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the sessions of this broker."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Ports a broker runs on.
 
-    ``open_store`` opens the embedded store in a file; ``on_resized`` is called with the partition count.
+    ``open_store`` opens the store: the embedded one in this file, or ZooKeeper if ``zookeeper.connect`` is
+    set. ``on_resized`` is called with the partition count.
     """
 
     clock: Clock

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.broker.broker import Broker
-from odradek.broker.environment import Environment
+from odradek.broker.environment import Ensemble, Environment
 from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
 from odradek.config import broker as settings
 from odradek.config import derived, sources
@@ -162,13 +162,22 @@ def _environment(loaded: sources.LoadedConfig, heap: FrozenHeap) -> Environment:
         values[settings.SOCKET_LISTEN_BACKLOG_SIZE],
         files.offload_read,
     )
+
+    def open_store(path: str) -> Ensemble:
+        if values[settings.ZOOKEEPER_CONNECT]:
+            # A broker without ZooKeeper does not load its client.
+            from odradek.store.zookeeper.ensemble import open_zookeeper
+
+            return open_zookeeper(values)
+        return EmbeddedEnsemble(path, clock, offload=files.offload)
+
     return Environment(
         clock,
         SystemEntropy(),
         files,
         network,
         socket.getfqdn,
-        lambda path: EmbeddedEnsemble(path, clock, offload=files.offload),
+        open_store,
         ThreadWorkers(),
         heap.resized,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from odradek.cluster.metadata_version import LATEST, MetadataVersion
 from odradek.config import availability, derived
 from odradek.config import broker as settings
 from odradek.config.definition import Settings
@@ -31,8 +32,24 @@ def check_settings(values: Settings, raw_values: Mapping[str, str]) -> None:
     if selector and selector not in SELECTORS:
         known = " or ".join(SELECTORS)
         problems.append(f"{settings.REPLICA_SELECTOR_CLASS.name} must be {known}, got {selector}")
+    try:
+        metadata_version(values)
+    except ValueError as error:
+        problems.append(f"{settings.INTER_BROKER_PROTOCOL_VERSION.name}: {error}")
     if problems:
         raise ConfigError(problems)
+
+
+def is_store_shared(values: Settings) -> bool:
+    """Return whether the cluster's state is in ZooKeeper, for several brokers."""
+    return bool(values[settings.ZOOKEEPER_CONNECT])
+
+
+def metadata_version(values: Settings) -> MetadataVersion:
+    """Return the version of the inter-broker protocol: without ZooKeeper always the latest."""
+    if not is_store_shared(values):
+        return LATEST
+    return MetadataVersion.parse(values[settings.INTER_BROKER_PROTOCOL_VERSION])
 
 
 def broker_id_rules(values: Settings) -> BrokerIdRules:
@@ -49,17 +66,20 @@ def store_path(log_dirs: Sequence[str]) -> str:
     return f"{log_dirs[0]}/{FILE_NAME}"
 
 
-def check_identity(files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRules) -> None:
+def check_identity(
+    files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRules, *, is_shared: bool
+) -> None:
     """Reject log directories whose ``meta.properties`` name another broker or cluster.
 
-    Unreadable directories are skipped here: the start takes them offline, or fails, when it opens them.
+    With a shared store the cluster is checked later, once it is connected. Unreadable directories are skipped
+    here: the start takes them offline, or fails, when it opens them.
     """
     properties = {}
     for log_dir in log_dirs:
         with suppress(OSError):
             properties.update(meta_properties.read_all(files, [log_dir]))
     decide_broker_id(rules, properties)
-    if not files.exists(store_path(log_dirs)):
+    if not is_shared and not files.exists(store_path(log_dirs)):
         meta_properties.check_cluster_id(properties, None)
 
 

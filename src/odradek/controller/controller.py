@@ -1,19 +1,21 @@
 """The controller's runtime: it watches the store, steps the machine and executes its actions in order.
 
-Events are queued and handled one at a time, results of an event before later events. A write that fails
-because a znode changed meanwhile is not retried blindly: the partition state is read again, and the machine
-decides anew. While the store is unavailable an action is retried for a while: an event with only some of
-its actions executed would leave brokers and store inconsistent.
+Events are queued and handled one at a time. Results of store writes are handled before later events;
+requests to brokers are queued (``channels``), and their responses come back as later events. A write that
+fails because a znode changed meanwhile is not retried blindly: the partition state is read again, and the
+machine decides anew. While the store is unavailable an action is retried for a while. An action that fails
+for good ends this controller (``on_failed``): its state is ahead of the store and the brokers, and only
+another election, which reads all state again, repairs that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from odradek.controller.actions import (
     NO_VERSION,
@@ -24,13 +26,13 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
     WritePartitionStates,
 )
+from odradek.controller.channels import ControllerChannels, OpenChannel
 from odradek.controller.controller_context import ControllerContext, LiveBroker
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
     ControllerEvent,
     PartitionStatesWritten,
-    ReplicasDeleted,
     ReplicasOffline,
     ReplicasOnline,
     TopicDeleted,
@@ -48,7 +50,7 @@ from odradek.store.partition_states import (
     read_partition_states,
     write_partition_states,
 )
-from odradek.store.port import NoNode, Store, StoreError, Unavailable, Watcher
+from odradek.store.port import BadPayload, NoNode, Store, StoreError, Unavailable, Watcher
 from odradek.store.topics import read_marked_for_deletion, read_topics, remove_topic
 from odradek.store.znodes import TopicAssignment
 from odradek.telemetry import events
@@ -56,21 +58,9 @@ from odradek.telemetry import events
 T = TypeVar("T")
 
 RETRY_WAITS_MS: Final = (100, 500, 2_000, 10_000, 30_000)
-"""Waits between attempts while the store is unavailable. After the last one the event is dropped."""
+"""Waits between attempts while the store is unavailable. After the last one the controller fails."""
 
 log = events.logger("controller")
-
-
-class BrokerChannel(Protocol):
-    """Requests from the controller to a broker, including its own."""
-
-    async def leader_and_isr(self, request: SendLeaderAndIsr) -> Collection[TopicPartition]:
-        """Send a LeaderAndIsr request; return the partitions that are offline on the broker."""
-        ...
-
-    async def update_metadata(self, request: SendUpdateMetadata) -> None: ...
-
-    async def stop_replica(self, request: SendStopReplica) -> Iterable[TopicPartition]: ...
 
 
 class Controller:
@@ -80,21 +70,34 @@ class Controller:
         self,
         store: Store,
         fence: Fence,
-        channel: BrokerChannel,
+        open_channel: OpenChannel,
         sleep_ms: Callable[[int], Awaitable[None]],
     ) -> None:
+        self.on_failed: Callable[[], None] = lambda: None
+        """Called once if this controller cannot go on; it has stopped acting by then."""
         self._store = store
         self._sleep_ms = sleep_ms
         self._fence = fence
-        self._channel = channel
+        self._channels = ControllerChannels(open_channel, sleep_ms, self._on_response, self._fail)
         self._context = ControllerContext(fence.controller_epoch)
         self._events: asyncio.Queue[Callable[[], Awaitable[ControllerEvent | None]]] = asyncio.Queue()
         self._watched_topics: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_active = True
+        self._failure: Exception | None = None
 
     @property
     def controller_epoch(self) -> int:
         return self._fence.controller_epoch
+
+    @property
+    def context(self) -> ControllerContext:
+        """The controller's view of the cluster, for requests that it answers."""
+        return self._context
+
+    @property
+    def fence(self) -> Fence:
+        return self._fence
 
     async def start(self) -> None:
         """Load the context, set watches, send the state to all brokers; then process events."""
@@ -105,13 +108,57 @@ class Controller:
         context.partitions = await read_partition_states(self._store, partitions)
         context.deletions = {topic: set() for topic in await self._read_deletions()}
         await self._handle(ContextLoaded())
-        self._task = asyncio.get_running_loop().create_task(self._process_events())
+        if self._is_active:
+            self._task = asyncio.get_running_loop().create_task(self._process_events())
 
-    async def stop(self) -> None:
+    async def settle(self) -> None:
+        """Wait until all requests so far are answered and their responses handled; raise a failure."""
+        is_settled = False
+        while self._is_active and not is_settled:
+            assert self._task is not None, "settle follows start"
+            settled = asyncio.ensure_future(self._settle_once())
+            await asyncio.wait([settled, self._task], return_when=asyncio.FIRST_COMPLETED)
+            if settled.done():
+                is_settled = settled.result()
+            else:
+                settled.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _settle_once(self) -> bool:
+        await self._channels.drain()
+        was_idle = self._events.empty()
+        await self._events.join()
+        return was_idle
+
+    def resign(self) -> None:
+        """Stop acting at once: queued events and requests are dropped."""
+        self._is_active = False
         if self._task is not None:
             self._task.cancel()
+        self._channels.close()
+        while not self._events.empty():
+            self._events.get_nowait()
+
+    async def stop(self) -> None:
+        self.resign()
+        if self._task is not None:
             with suppress(asyncio.CancelledError):
                 await self._task
+        await self._channels.wait_closed()
+
+    def _fail(self, error: Exception) -> None:
+        if self._is_active:
+            log.error("controller_failed", controller_epoch=self.controller_epoch, reason=str(error))
+            self._failure = error
+            self.resign()
+            self.on_failed()
+
+    def _on_response(self, event: ControllerEvent) -> None:
+        async def read() -> ControllerEvent:
+            return event
+
+        self._events.put_nowait(read)
 
     def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """Queue an event: replicas went offline on a broker."""
@@ -141,22 +188,36 @@ class Controller:
         while True:
             read = await self._events.get()
             try:
-                event = await self._retrying(read)
+                event = await self._read_event(read)
                 if event is not None:
                     await self._handle(event)
-            except ControllerMoved as error:
-                log.warning("controller_replaced", reason=str(error))
-                return
-            except StoreError as error:
-                log.error("controller_event_failed", reason=str(error))
             except Exception as error:  # noqa: BLE001 - the edge of a task
-                log.failure("controller_event_crashed", error)
+                if not isinstance(error, StoreError):
+                    log.failure("controller_event_crashed", error)
+                self._fail(error)
+                return
+            finally:
+                self._events.task_done()
+
+    async def _read_event(
+        self, read: Callable[[], Awaitable[ControllerEvent | None]]
+    ) -> ControllerEvent | None:
+        """Read what has changed. Nothing is applied yet, so a node that cannot be decoded is only logged."""
+        try:
+            return await self._retrying(read)
+        except BadPayload as error:
+            log.error("controller_event_failed", reason=str(error))
+            return None
 
     async def _handle(self, event: ControllerEvent) -> None:
         """Step, execute the actions, and handle their results until there are none."""
         queue: deque[ControllerEvent] = deque([event])
         while queue:
-            for action in step(self._context, queue.popleft()):
+            actions = step(self._context, queue.popleft())
+            self._channels.set_brokers(
+                {broker_id: broker.broker_epoch for broker_id, broker in self._context.brokers.items()}
+            )
+            for action in actions:
                 result = await self._retrying(partial(self._execute, action))
                 if result is not None:
                     queue.append(result)
@@ -175,13 +236,11 @@ class Controller:
         match action:
             case WritePartitionStates():
                 return PartitionStatesWritten(await self._write_states(action))
-            case SendLeaderAndIsr():
-                failed = await self._channel.leader_and_isr(action)
-                return ReplicasOffline(action.broker_id, failed) if failed else None
+            case SendLeaderAndIsr() | SendStopReplica():
+                self._channels.send(action.broker_id, action)
             case SendUpdateMetadata():
-                await self._channel.update_metadata(action)
-            case SendStopReplica():
-                return ReplicasDeleted(action.broker_id, await self._channel.stop_replica(action))
+                for broker_id in action.broker_ids:
+                    self._channels.send(broker_id, action)
             case RemoveTopic():
                 await remove_topic(self._store, action.topic, self._fence)
                 self._watched_topics.discard(action.topic)

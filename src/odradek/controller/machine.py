@@ -107,6 +107,9 @@ def _on_topics_changed(context: ControllerContext, event: TopicsChanged) -> list
     new = []
     for topic, assignment in event.topics.items():
         known = context.topics.get(topic)
+        if known is not None and topic in context.deletions:
+            # New partitions of a topic being deleted are never created; its deletion must not wait for them.
+            continue
         if known is not None and known.topic_id != assignment.topic_id:
             # Deleted and recreated meanwhile: the deletion of the old topic is still to be processed.
             continue

@@ -130,27 +130,51 @@ async def generate_broker_id(store: Store, reserved_max: int) -> int:
     return reserved_max + (await store.set(znode_paths.BROKER_SEQUENCE_ID, b"")).version
 
 
-async def register_broker(store: Store, broker_id: int, registration: BrokerRegistration) -> int:
+async def register_broker(
+    store: Store, broker_id: int, registration: BrokerRegistration, previous_session_id: int | None = None
+) -> int:
     """Create the broker's ephemeral node; return its broker epoch.
 
-    Raises ``BrokerIdTaken`` if another session holds the id.
+    A node left by ``previous_session_id``, an expired session of this process, is replaced. Raises
+    ``BrokerIdTaken`` if any other session holds the id.
     """
-    path = znode_paths.broker(broker_id)
-    with suppress(NodeExists):  # the owner is checked below: it may be this session
-        await store.create(path, encode_broker(registration), ephemeral=True)
-    stat = await store.exists(path)
-    if stat is None:
-        raise StoreError(
-            path, "was deleted during registration: the session has ended, or another client deleted it"
-        )
-    if stat.ephemeral_owner != store.session_id:
-        raise BrokerIdTaken(
-            path,
-            f"held by session {stat.ephemeral_owner:#x}. Either two brokers are configured with broker.id="
-            f"{broker_id}, or this broker was restarted before its old session expired: then wait for "
-            "zookeeper.session.timeout.ms and start it again",
-        )
-    return stat.czxid
+    path, data = znode_paths.broker(broker_id), encode_broker(registration)
+    for _ in range(_ATTEMPTS_MAX):
+        with suppress(NodeExists):  # the owner is checked below: it may be this session
+            await store.create(path, data, ephemeral=True)
+        stat = await store.exists(path)
+        if stat is None:
+            continue  # deleted since: its session has ended
+        if stat.ephemeral_owner == store.session_id:
+            return stat.czxid
+        if stat.ephemeral_owner != previous_session_id:
+            raise BrokerIdTaken(
+                path,
+                f"held by session {stat.ephemeral_owner:#x}. Either two brokers are configured with "
+                f"broker.id={broker_id}, or this broker was restarted before its old session expired: then "
+                "wait for zookeeper.session.timeout.ms and start it again",
+            )
+        with suppress(NoNode):
+            await store.delete(path)
+    raise StoreError(path, f"was deleted during each of {_ATTEMPTS_MAX} attempts to register")
+
+
+def check_endpoints(
+    registration: BrokerRegistration, broker_id: int, brokers: Mapping[int, RegisteredBroker]
+) -> None:
+    """Reject endpoints that another live broker advertises."""
+    addresses = {(endpoint.host, endpoint.port) for endpoint in registration.endpoints}
+    for broker in brokers.values():
+        if broker.broker_id == broker_id:
+            continue
+        for endpoint in broker.registration.endpoints:
+            if (endpoint.host, endpoint.port) in addresses:
+                raise ConfigError(
+                    [
+                        f"advertised.listeners: {endpoint.host}:{endpoint.port} is already registered by "
+                        f"broker {broker.broker_id}"
+                    ]
+                )
 
 
 async def update_registration(store: Store, broker_id: int, registration: BrokerRegistration) -> None:

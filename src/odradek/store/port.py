@@ -214,3 +214,10 @@ class Store(Protocol):
     async def close(self) -> None:
         """End the session, with its ephemeral nodes and watches. A second call does nothing."""
         ...
+
+
+class StoreProvider(Protocol):
+    """Owner of the session. After an expiry ``store`` is a new session, so callers must not keep it."""
+
+    @property
+    def store(self) -> Store: ...

@@ -1,7 +1,8 @@
 """Producer ids, allocated from the store in blocks of 1000, so that no two brokers use the same one.
 
-A block is allocated by a compare-and-set of ``/latest_producer_id_block``. Unused ids of a block are lost
-when its broker stops.
+A block is allocated by a compare-and-set of ``/latest_producer_id_block``: by the controller on behalf of
+the broker, or, below inter-broker protocol 3.0 and on the embedded store, by the broker itself. Unused ids of
+a block are lost when its broker stops.
 
 A store restored from a backup may be older than the logs. Ids would then be allocated twice, and records of
 the second producer rejected as duplicates of the first. So before the first allocation the block is
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from odradek.store import znode_paths
-from odradek.store.port import BadVersion, NoNode, Store, StoreError
+from odradek.store.port import BadVersion, NoNode, Store, StoreError, StoreProvider
 from odradek.store.znodes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from odradek.telemetry import events
 
@@ -26,6 +27,9 @@ _ALLOCATED_MAX: Final = 1 << 53
 """Far more ids than a store ever allocates. A larger id was made up by a client; advancing the block above it
 could exhaust the ids."""
 
+AllocateBlock = Callable[[], Awaitable[ProducerIdBlock]]
+"""Returns a block of ids that no other broker uses."""
+
 FindLargest = Callable[[], Awaitable[int]]
 """Returns the largest producer id known to be in use; -1 if there is none."""
 
@@ -33,12 +37,10 @@ log = events.logger("producer_ids")
 
 
 class ProducerIdManager:
-    """The producer ids of one broker. ``find_largest`` is called once, before the first allocation."""
+    """The producer ids of one broker."""
 
-    def __init__(self, store: Store, broker_id: int, find_largest: FindLargest | None = None) -> None:
-        self._store = store
-        self._find_largest = find_largest
-        self._broker_id = broker_id
+    def __init__(self, allocate: AllocateBlock) -> None:
+        self._allocate = allocate
         self._next = 0
         self._last = -1
         self._allocation_lock = asyncio.Lock()
@@ -55,14 +57,29 @@ class ProducerIdManager:
         producer_id = self.try_generate_producer_id()
         while producer_id is None:
             async with self._allocation_lock:
-                if self._find_largest is not None:
-                    await advance_block_above(self._store, self._broker_id, await self._find_largest())
-                    self._find_largest = None
                 if self._next > self._last:  # another caller may have allocated a block meanwhile
-                    block = await allocate_block(self._store, self._broker_id)
+                    block = await self._allocate()
                     self._next, self._last = block.first, block.last
             producer_id = self.try_generate_producer_id()
         return producer_id
+
+
+class StoreBlocks:
+    """Blocks of one broker from the store. ``find_largest`` is called once, before the first allocation."""
+
+    def __init__(
+        self, stores: StoreProvider, broker_id: int, find_largest: FindLargest | None = None
+    ) -> None:
+        self._stores = stores
+        self._broker_id = broker_id
+        self._find_largest = find_largest
+
+    async def allocate(self) -> ProducerIdBlock:
+        if self._find_largest is not None:
+            largest = await self._find_largest()
+            await advance_block_above(self._stores.store, self._broker_id, largest)
+            self._find_largest = None
+        return await allocate_block(self._stores.store, self._broker_id)
 
 
 async def allocate_block(store: Store, broker_id: int) -> ProducerIdBlock:

@@ -1,7 +1,7 @@
 """A broker in memory: virtual time, crash-faithful files, a simulated network.
 
-``MemoryCluster`` holds what outlives a broker process: its files and the store. ``MemoryBroker`` is one
-broker process, ended by a clean shutdown (``stop``) or a power failure (``kill``, which loses unsynced
+``MemoryCluster`` holds what outlives a broker process: the files of each host and the store. ``MemoryBroker``
+is one broker process, ended by a clean shutdown (``stop``) or a power failure (``kill``, which loses unsynced
 writes). ``Client`` sends protocol requests to it, one at a time or pipelined.
 """
 
@@ -35,6 +35,8 @@ BROKER_HOST: Final = "broker"
 CLIENT_HOST: Final = "client"
 PORT: Final = 9092
 DIRECTORY: Final = "/data"
+STORE_ADDRESS: Final = "zookeeper:2181"
+"""``zookeeper.connect`` of brokers that share the store."""
 # Longer than any wait of a broker; takes no real time on a virtual clock.
 RESPONSE_TIMEOUT_S: Final = 600
 COMMIT_MAX_MS: Final = 2
@@ -143,10 +145,14 @@ async def _decode_response(response_future: asyncio.Future[Response]) -> Any:
 
 
 class _StoreSession:
-    """The store of one broker process: closing it ends the session, not the store."""
+    """Store sessions of one broker process: closing ends the session, not the store.
 
-    def __init__(self, ensemble: EmbeddedEnsemble) -> None:
+    Watchers and expiry callbacks run in the context of the process, and not at all once it is killed.
+    """
+
+    def __init__(self, ensemble: EmbeddedEnsemble, process: Process) -> None:
         self._ensemble = ensemble
+        self._process = process
         self.store: EmbeddedStore | None = None
 
     @property
@@ -157,17 +163,26 @@ class _StoreSession:
     def defers_writes(self, defers: bool) -> None:
         self._ensemble.defers_writes = defers
 
-    def connect(self) -> EmbeddedStore:
-        self.store = self._ensemble.connect()
+    async def open_session(self) -> EmbeddedStore:
+        self.store = self._ensemble.connect(self._call_soon)
         return self.store
+
+    def _call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(callback, context=self._process.context)
 
     async def close(self) -> None:
         if self.store is not None:
             await self.store.close()
 
     async def expire(self) -> None:
+        """Expire the session; the broker process is told."""
         if self.store is not None:
             await self._ensemble.expire(self.store.session_id)
+
+    def abandon(self) -> None:
+        """Stop all callbacks: the process is dead. The session lives on until it expires."""
+        if self.store is not None:
+            self.store.stop()
 
 
 class _DelayedEnsemble(EmbeddedEnsemble):
@@ -176,15 +191,10 @@ class _DelayedEnsemble(EmbeddedEnsemble):
     def __init__(self, clock: VirtualClock, entropy: Entropy) -> None:
         self._base_context = contextvars.copy_context()
         self._entropy = entropy
-        self.watcher_context = self._base_context.copy()
-        """Context in which watchers are called: the current broker process's."""
-        super().__init__(MEMORY, clock, call_soon=self._call_watcher, offload=self._commit_later)
+        super().__init__(MEMORY, clock, offload=self._commit_later)
 
     def _enqueue(self, waiting: Any) -> asyncio.Future[list[OpResult]]:
         return self._base_context.copy().run(super()._enqueue, waiting)
-
-    def _call_watcher(self, callback: Callable[[], None]) -> asyncio.Handle:
-        return asyncio.get_running_loop().call_soon(callback, context=self.watcher_context)
 
     async def _commit_later(self, work: Callable[[], None]) -> None:
         await asyncio.sleep(self._entropy.below(COMMIT_MAX_MS + 1) / 1000)
@@ -192,73 +202,109 @@ class _DelayedEnsemble(EmbeddedEnsemble):
 
 
 class MemoryBroker:
-    """One broker process. ``broker`` is the real ``Broker``."""
+    """One broker process on a host with files of its own. ``broker`` is the real ``Broker``."""
 
-    def __init__(self, cluster: MemoryCluster, configs: Mapping[str, str]) -> None:
+    def __init__(self, cluster: MemoryCluster, configs: Mapping[str, str], host: str = BROKER_HOST) -> None:
+        self.host = host
+        self.files = cluster.files_of(host)
         self._cluster = cluster
-        self._process = Process(BROKER_HOST)
-        self._session = _StoreSession(cluster.ensemble)
+        self._process = Process(host)
+        self._session = _StoreSession(cluster.ensemble, self._process)
+        self._is_store_shared = bool(configs.get("zookeeper.connect"))
         environment = Environment(
             cluster.clock,
             cluster.entropy,
-            cluster.files,
-            cluster.network.host(BROKER_HOST),
-            lambda: BROKER_HOST,
+            self.files,
+            cluster.network.host(host),
+            lambda: host,
             self._open_store,
             cluster.workers,
         )
         self.broker = Broker(configs, environment)
 
     def _open_store(self, path: str) -> _StoreSession:
-        """Return the cluster's store, and create its file."""
-        if not self._cluster.files.exists(path):
-            self._cluster.files.write_whole(path, b"")
+        """Return the cluster's store; create the file of an embedded one."""
+        if not self._is_store_shared and not self.files.exists(path):
+            self.files.write_whole(path, b"")
         return self._session
 
     async def start(self) -> None:
-        self._cluster.ensemble.watcher_context = self._process.context
         await self._process.run(self.broker.start())
 
     async def stop(self) -> None:
         await self._process.run(self.broker.stop())
         await self._process.kill()
 
-    async def kill(self) -> None:
-        """Simulate a power failure: connections break, unsynced writes may be lost."""
-        self._cluster.network.reset_all(BROKER_HOST)
-        self._cluster.files.crash(self._cluster.entropy)
+    async def kill(self, *, expires_session: bool = True) -> None:
+        """Simulate a power failure: connections break, unsynced writes may be lost.
+
+        Without ``expires_session`` the registration stays until ``expire_session``.
+        """
+        self._cluster.network.reset_all(self.host)
+        self.files.crash(self._cluster.entropy)
         await self._process.kill()
+        self._session.abandon()
+        if expires_session:
+            await self._session.expire()
+
+    async def expire_session(self) -> None:
+        """Expire the store session, as ZooKeeper does without heartbeats."""
         await self._session.expire()
 
     async def connect(self, client_id: str | None = "client", host: str = CLIENT_HOST) -> Client:
         port = self.broker.endpoints[0].port
-        return await Client.connect(self._cluster.network.host(host), port, client_id=client_id)
+        return await Client.connect(self._cluster.network.host(host), port, to=self.host, client_id=client_id)
 
 
 class MemoryCluster:
-    """Files, network and store of successive broker processes. Created on a running virtual loop."""
+    """Files, network and store of broker processes. Created on a running virtual loop.
+
+    By default there is one broker at a time, on an embedded store. Brokers started with a ``broker_id`` share
+    the store as they would share ZooKeeper.
+    """
 
     def __init__(self, seed: int = 0, *, delay_max_ms: int = 0, splits: bool = False) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.entropy = SeededEntropy(seed)
-        self.files = MemoryFileSystem(self.clock.wall_ms)
         self.network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=delay_max_ms, splits=splits)
         self.ensemble = _DelayedEnsemble(self.clock, SeededEntropy(seed))
         self.workers = InlineWorkers()
-        self.files.make_directories(DIRECTORY)
-        self.files.sync_dir("/")
+        self._files: dict[str, MemoryFileSystem] = {}
+        self.files = self.files_of(BROKER_HOST)
+        """Files of the default host."""
+
+    def files_of(self, host: str) -> MemoryFileSystem:
+        """Return the files of a host; they outlive its broker processes."""
+        files = self._files.get(host)
+        if files is None:
+            files = self._files[host] = MemoryFileSystem(self.clock.wall_ms)
+            files.make_directories(DIRECTORY)
+            files.sync_dir("/")
+        return files
 
     async def close(self) -> None:
         await self.ensemble.close()
 
-    async def start(self, settings: Mapping[str, str] | None = None) -> MemoryBroker:
-        """Start a broker on the state left by the last one."""
+    async def start(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        broker_id: int | None = None,
+        host: str | None = None,
+    ) -> MemoryBroker:
+        """Start a broker on the state left by the last one on this host, by default ``broker-<id>``."""
+        shared = (
+            {} if broker_id is None else {"broker.id": str(broker_id), "zookeeper.connect": STORE_ADDRESS}
+        )
+        if host is None:
+            host = BROKER_HOST if broker_id is None else f"{BROKER_HOST}-{broker_id}"
         configs = {
             "log.dirs": DIRECTORY,
-            "listeners": f"PLAINTEXT://{BROKER_HOST}:{PORT}",
+            "listeners": f"PLAINTEXT://{host}:{PORT}",
+            **shared,
             **(settings or {}),
         }
-        broker = MemoryBroker(self, configs)
+        broker = MemoryBroker(self, configs, host)
         try:
             await broker.start()
         except BaseException:

@@ -92,7 +92,7 @@ def test_failed_start_keeps_the_clean_shutdown_marker():
     [
         {"listeners": "SSL://broker:9092"},
         {"listeners": "PLAINTEXT://elsewhere:9092"},
-        {"zookeeper.connect": "zk:2181"},
+        {"zookeeper.ssl.crl.enable": "true"},
     ],
     ids=["protocol", "address", "zookeeper"],
 )

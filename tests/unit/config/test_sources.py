@@ -156,7 +156,7 @@ def test_unavailable_protocol_is_reported_first_with_advice(protocol: str) -> No
     assert "listeners=PLAINTEXT://127.0.0.1:9093" in problem
 
 
-def test_zookeeper_connect_is_reported_with_other_problems() -> None:
+def test_unavailable_setting_is_reported_with_other_problems() -> None:
     with pytest.raises(ConfigError) as error:
-        load(None, {}, ["zookeeper.connect=zk:2181", "log.roll.ms=0"])
+        load(None, {}, ["zookeeper.ssl.crl.enable=true", "log.roll.ms=0"])
     assert len(error.value.problems) == 2

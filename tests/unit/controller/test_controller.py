@@ -67,13 +67,21 @@ class ControllerFixture:
         self.store = ensemble.connect()
         self.channel = Channel()
         self.controller: Any = None
+        self.fence: Any = None
 
     async def open(self):
         await self.store.ensure_path(znode_paths.BROKER_IDS)
         await register_broker(self.store, 1, registration())
         self.fence = await elect(self.store, 1, 0)
         assert self.fence is not None
-        self.controller = Controller(self.store, self.fence, self.channel, self.clock.sleep_ms)
+        self.controller = self.make_controller(self.store)
+
+    def make_controller(self, store):
+        return Controller(store, self.fence, lambda _: self.channel, self.clock.sleep_ms)
+
+    async def start(self):
+        await self.controller.start()
+        await self.controller.settle()
 
     async def run_loop(self):
         for _ in range(200):
@@ -102,7 +110,7 @@ def run_scenario():
 def test_controller_elects_leaders_of_existing_and_new_topics(run_scenario):
     async def scenario(fixture):
         await create_topic(fixture.store, "orders", assignment(), {})
-        await fixture.controller.start()
+        await fixture.start()
         assert fixture.channel.partition_states[ORDERS].leader == 1
         await create_topic(fixture.store, "later", assignment(2), {})
         await fixture.run_loop()
@@ -119,7 +127,7 @@ def test_controller_elects_leaders_of_existing_and_new_topics(run_scenario):
 def test_added_partitions_come_online(run_scenario):
     async def scenario(fixture):
         await create_topic(fixture.store, "orders", assignment(), {})
-        await fixture.controller.start()
+        await fixture.start()
         for count in (2, 3, 5):
             await write_assignment(fixture.store, "orders", assignment(count))
             await fixture.run_loop()
@@ -131,7 +139,7 @@ def test_added_partitions_come_online(run_scenario):
 def test_topic_marked_for_deletion_is_deleted(run_scenario):
     async def scenario(fixture):
         await create_topic(fixture.store, "orders", assignment(2), {"retention.ms": "1"})
-        await fixture.controller.start()
+        await fixture.start()
         await mark_for_deletion(fixture.store, "orders")
         await fixture.run_loop()
         assert len(fixture.channel.stopped) == 2
@@ -148,7 +156,7 @@ def test_topic_marked_for_deletion_is_deleted(run_scenario):
 
 def test_deletion_mark_of_unknown_topic_is_removed(run_scenario):
     async def scenario(fixture):
-        await fixture.controller.start()
+        await fixture.start()
         await mark_for_deletion(fixture.store, "ghost")
         await fixture.run_loop()
         assert await fixture.store.exists(znode_paths.delete_topic("ghost")) is None
@@ -160,7 +168,7 @@ def test_unfinished_deletion_resumes_at_startup(run_scenario):
     async def scenario(fixture):
         await create_topic(fixture.store, "orders", assignment(), {})
         await mark_for_deletion(fixture.store, "orders")
-        await fixture.controller.start()
+        await fixture.start()
         assert await read_topics(fixture.store) == {}
 
     run_scenario(scenario)
@@ -185,10 +193,8 @@ def test_concurrently_written_partition_state_is_adopted(run_scenario):
                         await fixture.store.create(path, encode_partition_state(existing))
                 return await fixture.store.multi(ops)
 
-        fixture.controller = Controller(
-            ConflictingStore(), fixture.fence, fixture.channel, fixture.clock.sleep_ms
-        )
-        await fixture.controller.start()
+        fixture.controller = fixture.make_controller(ConflictingStore())
+        await fixture.start()
         assert fixture.channel.partition_states[ORDERS].leader_epoch == 7
 
     run_scenario(scenario)
@@ -196,7 +202,7 @@ def test_concurrently_written_partition_state_is_adopted(run_scenario):
 
 def test_replaced_controller_stops_writing(run_scenario):
     async def scenario(fixture):
-        await fixture.controller.start()
+        await fixture.start()
         await fixture.store.delete(znode_paths.CONTROLLER)
         assert await elect(fixture.ensemble.connect(), 2, 0) is not None
         await create_topic(fixture.store, "orders", assignment(), {})
@@ -213,7 +219,7 @@ def test_broker_failure_and_return_change_leaders(run_scenario):
         await create_topic(fixture.store, "orders", assignment(replicas=(2, 1)), {})
         other = fixture.ensemble.connect()
         await register_broker(other, 2, registration(9093))
-        await fixture.controller.start()
+        await fixture.start()
         assert fixture.channel.partition_states[ORDERS].leader == 2
         await fixture.ensemble.expire(other.session_id)
         await fixture.run_loop()
@@ -248,8 +254,8 @@ class FailingStore:
 def test_unavailable_store_is_retried(run_scenario, failures):
     async def scenario(fixture):
         failing_store = FailingStore(fixture.store, failures)
-        fixture.controller = Controller(failing_store, fixture.fence, fixture.channel, fixture.clock.sleep_ms)
-        await fixture.controller.start()
+        fixture.controller = fixture.make_controller(failing_store)
+        await fixture.start()
         await create_topic(fixture.store, "orders", assignment(), {})
         await fixture.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
         assert fixture.channel.partition_states[ORDERS].leader == 1
@@ -258,24 +264,32 @@ def test_unavailable_store_is_retried(run_scenario, failures):
     run_scenario(scenario)
 
 
-def test_event_is_dropped_after_the_last_retry(run_scenario):
+def test_controller_fails_after_the_last_retry(run_scenario):
     async def scenario(fixture):
         failing_store = FailingStore(fixture.store, len(RETRY_WAITS_MS) + 1)
-        fixture.controller = Controller(failing_store, fixture.fence, fixture.channel, fixture.clock.sleep_ms)
-        await fixture.controller.start()
+        fixture.controller = fixture.make_controller(failing_store)
+        failures = []
+        fixture.controller.on_failed = lambda: failures.append(1)
+        await fixture.start()
         await create_topic(fixture.store, "orders", assignment(), {})
         await fixture.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
+        assert failures == [1]
         assert ORDERS not in fixture.channel.partition_states
+        # It is ahead of the store: another one reads all state.
         await create_topic(fixture.store, "others", assignment(), {})
         await fixture.clock.sleep_ms(1000)
-        assert TopicPartition("others", 0) in fixture.channel.partition_states
+        assert TopicPartition("others", 0) not in fixture.channel.partition_states
+        await fixture.controller.stop()
+        fixture.controller = fixture.make_controller(failing_store)
+        await fixture.start()
+        assert {ORDERS, TopicPartition("others", 0)} <= fixture.channel.partition_states.keys()
 
     run_scenario(scenario)
 
 
 def test_controller_survives_a_store_error(run_scenario):
     async def scenario(fixture):
-        await fixture.controller.start()
+        await fixture.start()
         await fixture.store.create(znode_paths.topic("damaged"), b"no json")
         await fixture.run_loop()
         assert not fixture.controller._task.done()
@@ -288,23 +302,36 @@ def test_controller_survives_a_store_error(run_scenario):
     run_scenario(scenario)
 
 
-def test_controller_survives_a_channel_error(run_scenario):
+def test_request_that_fails_for_good_ends_the_controller(run_scenario):
     async def scenario(fixture):
-        await fixture.controller.start()
-        send, calls = fixture.channel.leader_and_isr, []
+        failures = []
+        fixture.controller.on_failed = lambda: failures.append(1)
+        await fixture.start()
 
-        async def failing_send(request):
-            calls.append(request)
-            if len(calls) == 1:
-                raise ZeroDivisionError
-            await send(request)
+        async def crash(request):
+            raise ZeroDivisionError
 
-        fixture.channel.leader_and_isr = failing_send
-        await create_topic(fixture.store, "first", assignment(), {})
-        await fixture.run_loop()
-        assert not fixture.controller._task.done()
+        fixture.channel.leader_and_isr = crash
         await create_topic(fixture.store, "orders", assignment(), {})
         await fixture.run_loop()
-        assert ORDERS in fixture.channel.partition_states
+        assert failures == [1]
+        updates = len(fixture.channel.metadata_updates)
+        await create_topic(fixture.store, "others", assignment(), {})
+        await fixture.run_loop()
+        assert len(fixture.channel.metadata_updates) == updates, "nothing is sent after a failure"
+        with pytest.raises(ZeroDivisionError):
+            await fixture.controller.settle()
+
+    run_scenario(scenario)
+
+
+def test_resigned_controller_handles_no_more_events(run_scenario):
+    async def scenario(fixture):
+        await fixture.start()
+        await create_topic(fixture.store, "orders", assignment(), {})
+        fixture.controller.resign()
+        await fixture.run_loop()
+        assert fixture.channel.partition_states == {}
+        assert await read_partition_states(fixture.store, [ORDERS]) == {}
 
     run_scenario(scenario)

@@ -13,6 +13,7 @@ from odradek.store.broker_registration import (
     BrokerIdRules,
     BrokerIdTaken,
     RegisteredBroker,
+    check_endpoints,
     create_or_get_cluster_id,
     create_top_level_paths,
     decide_broker_id,
@@ -23,6 +24,7 @@ from odradek.store.broker_registration import (
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.meta_properties import MetaProperties
+from odradek.store.port import Stat
 from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
 
 REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)
@@ -161,6 +163,45 @@ def test_broker_id_of_another_session_is_rejected(run_on_store) -> None:
             await register_broker(second, 1, REGISTRATION)
 
     run_on_store(scenario)
+
+
+def test_node_of_the_own_expired_session_is_replaced(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        old, new = ensemble.connect(), ensemble.connect()
+        await old.ensure_path(znode_paths.BROKER_IDS)
+        epoch = await register_broker(old, 1, REGISTRATION)
+        # ZooKeeper may keep the node of an expired session for a while (ZOOKEEPER-2985).
+        assert await register_broker(new, 1, REGISTRATION, old.session_id) > epoch
+        stat = await new.exists(znode_paths.broker(1))
+        assert stat is not None
+        assert stat.ephemeral_owner == new.session_id
+
+    run_on_store(scenario)
+
+
+def test_node_that_vanishes_meanwhile_is_created_again(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        old, new = ensemble.connect(), ensemble.connect()
+        await old.ensure_path(znode_paths.BROKER_IDS)
+        await register_broker(old, 1, REGISTRATION)
+        exists = new.exists
+
+        async def end_session_first(path: str) -> Stat | None:
+            await old.close()
+            return await exists(path)
+
+        new.exists = end_session_first  # type: ignore[method-assign]
+        await register_broker(new, 1, REGISTRATION)
+        assert list(await read_brokers(new)) == [1]
+
+    run_on_store(scenario)
+
+
+def test_endpoints_of_other_brokers_are_rejected() -> None:
+    check_endpoints(REGISTRATION, 1, {1: RegisteredBroker(1, 5, REGISTRATION)})
+    check_endpoints(REGISTRATION, 1, {2: RegisteredBroker(2, 5, UPDATED_REGISTRATION)})
+    with pytest.raises(ConfigError, match="h:9092 is already registered by broker 2"):
+        check_endpoints(REGISTRATION, 1, {2: RegisteredBroker(2, 5, REGISTRATION)})
 
 
 def test_no_brokers_in_an_empty_store(run_on_store) -> None:

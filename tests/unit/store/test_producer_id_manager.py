@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from odradek.store import znode_paths
-from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
 from odradek.store.port import BadPayload, BadVersion, StoreError
 from odradek.store.producer_id_manager import (
+    FindLargest,
     ProducerIdManager,
+    StoreBlocks,
     advance_block_above,
     allocate_block,
     next_block,
@@ -18,10 +20,21 @@ from odradek.store.producer_id_manager import (
 from odradek.store.znodes import ProducerIdBlock, encode_producer_id_block
 
 
+class Session:
+    def __init__(self, store: EmbeddedStore) -> None:
+        self.store = store
+
+
+def new_manager(
+    store: EmbeddedStore, broker_id: int, find_largest: FindLargest | None = None
+) -> ProducerIdManager:
+    return ProducerIdManager(StoreBlocks(Session(store), broker_id, find_largest).allocate)
+
+
 def test_producer_ids_continue_across_blocks(run_on_store) -> None:
     async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        ids = ProducerIdManager(store, 1)
+        ids = new_manager(store, 1)
         assert ids.try_generate_producer_id() is None
         assert [await ids.generate_producer_id() for _ in range(1500)] == list(range(1500))
         assert ids.try_generate_producer_id() == 1500
@@ -33,7 +46,7 @@ def test_producer_ids_continue_across_blocks(run_on_store) -> None:
 
 def test_brokers_never_share_a_producer_id(run_on_store) -> None:
     async def scenario(ensemble: EmbeddedEnsemble) -> None:
-        brokers = [ProducerIdManager(ensemble.connect(), n) for n in range(3)]
+        brokers = [new_manager(ensemble.connect(), n) for n in range(3)]
 
         async def draw(ids: ProducerIdManager) -> list[int]:
             return [await ids.generate_producer_id() for _ in range(1200)]
@@ -112,7 +125,7 @@ def test_ids_in_use_are_looked_up_once(run_on_store) -> None:
             asked.append(1)
             return 2_999
 
-        ids = ProducerIdManager(ensemble.connect(), 1, find_largest)
+        ids = new_manager(ensemble.connect(), 1, find_largest)
         assert ids.try_generate_producer_id() is None
         assert await asyncio.gather(*(ids.generate_producer_id() for _ in range(3))) == [3_000, 3_001, 3_002]
         assert len(asked) == 1

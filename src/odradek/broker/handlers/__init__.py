@@ -29,6 +29,7 @@ _SUPPORTED = [
     Handler(4, range(8), _load_from("leader_and_isr")),
     Handler(5, range(5), _load_from("stop_replica")),
     Handler(6, range(9), _load_from("update_metadata")),
+    Handler(7, range(4), _load_from("controlled_shutdown")),
     Handler(8, range(10), _load_from("offset_commit")),
     Handler(9, range(10), _load_from("offset_fetch")),
     Handler(10, range(7), _load_from("find_coordinator")),
@@ -69,10 +70,12 @@ _SUPPORTED = [
     Handler(47, range(1), _load_from("offset_delete")),
     Handler(48, range(2), _load_from("describe_client_quotas")),
     Handler(50, range(1), _load_from("describe_user_scram_credentials")),
+    Handler(56, range(4), _load_from("alter_partition")),
     Handler(60, range(2), _load_from("describe_cluster")),
     Handler(61, range(1), _load_from("describe_producers")),
     Handler(65, range(1), _load_from("describe_transactions")),
     Handler(66, range(2), _load_from("list_transactions")),
+    Handler(67, range(1), _load_from("allocate_producer_ids")),
 ]
 
 

@@ -21,6 +21,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    context.broker.membership.require_controller()
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable
 
 from odradek.broker.requests.dispatcher import Handler, RequestContext
 from odradek.model.errors import ErrorCode
-from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -26,9 +31,13 @@ def api_versions_of(
     def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.version >= 3 and not _is_named(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        features = context.broker.finalized_features
         return ApiVersionsResponse(
             api_keys=[ApiVersion(*row) for row in advertised],
-            finalized_features_epoch=0,
+            finalized_features_epoch=features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name, level, level) for name, level in features.versions.items()
+            ],
         )
 
     return api_versions

@@ -18,6 +18,7 @@ from odradek.wire.messages.create_partitions import (
 async def create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
+    context.broker.membership.require_controller()
     names = Counter(topic.name for topic in request.topics)
     increases = [_partition_increase(topic) for topic in request.topics if names[topic.name] == 1]
     outcomes = await context.broker.admin_manager.create_partitions(

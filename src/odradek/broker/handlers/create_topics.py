@@ -26,6 +26,7 @@ SETTINGS_SINCE = 5
 
 
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    context.broker.membership.require_controller()
     names = Counter(topic.name for topic in request.topics)
     new_topics = [_new_topic(topic) for topic in request.topics if names[topic.name] == 1]
     outcomes = await context.broker.admin_manager.create_topics(

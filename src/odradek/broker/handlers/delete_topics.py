@@ -19,6 +19,7 @@ IDS_SINCE = 6
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    context.broker.membership.require_controller()
     if context.version < IDS_SINCE:
         requested = [DeleteTopicState(name) for name in request.topic_names]
     else:

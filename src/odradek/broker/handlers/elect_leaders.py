@@ -28,6 +28,8 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
     election_type, metadata_cache = request.election_type, context.broker.metadata_cache
     if election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"election type must be 0 or 1, got {election_type}")
+    if not context.broker.membership.is_controller:
+        return _not_controller(request)
     is_for_all = request.topic_partitions is None
     live = metadata_cache.alive_brokers
     results = []
@@ -66,6 +68,13 @@ def election_error(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
         f"none of the replicas {', '.join(map(str, partition.replicas))} is available",
     )
+
+
+def _not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Return NOT_CONTROLLER per partition: for a request of all partitions, as in Kafka, for none."""
+    response = error_response(request, ErrorCode.NOT_CONTROLLER, None)
+    response.error_code = ErrorCode.NONE
+    return response
 
 
 def _all_partitions(metadata_cache: MetadataCache) -> list[TopicPartitions]:

@@ -13,6 +13,7 @@ from odradek.wire.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
+    context.broker.membership.require_controller()
     return ListPartitionReassignmentsResponse()
 
 

@@ -100,7 +100,7 @@ async def _commit_to_store(
             continue
         try:
             await write_consumer_offset(
-                context.broker.store, request.group_id, partition, part.committed_offset
+                context.broker.membership.store, request.group_id, partition, part.committed_offset
             )
         except BadPath as error:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error

@@ -116,7 +116,7 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, "group id must be a valid znode name, got a '/' in it")
     existing = [partition for partition in _partitions(topics) if partition_exists(context, partition)]
     try:
-        stored = await read_consumer_offsets(context.broker.store, request.group_id, existing)
+        stored = await read_consumer_offsets(context.broker.membership.store, request.group_id, existing)
     except BadPath as error:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
     offsets = dict.fromkeys(_partitions(topics), FetchedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
     from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
+    from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
+    from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListener
+    from odradek.broker.membership import Membership
     from odradek.broker.network.socket_server import SocketServer
     from odradek.broker.topics.admin import AdminManager
     from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from odradek.ports.workers import Workers
     from odradek.replication.fetch_session import FetchSessionCache
     from odradek.replication.replica_manager import ReplicaManager
-    from odradek.store.port import Store
     from odradek.store.producer_id_manager import ProducerIdManager
     from odradek.telemetry.rate_limited_events import RateLimitedEvents
 
@@ -47,7 +49,9 @@ class BrokerContext:
     transaction_coordinator: TransactionCoordinator
     marker_writer: TransactionMarkerWriter
     transaction_verification: AddPartitionsToTxnManager
-    store: Store
+    membership: Membership
+    requests: InterBrokerRequests
+    finalized_features: FinalizedFeatureListener
     workers: Workers
     socket_server: SocketServer
     rejected_batches: RateLimitedEvents

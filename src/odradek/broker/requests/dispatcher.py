@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
-from odradek.ports.files import Part
-from odradek.store.port import Unavailable
+from odradek.net.api_versions import RequestBuilder, api_of_request
+from odradek.ports.files import FileSlice, Part
+from odradek.store.port import SessionExpired, StoreError, Unavailable
 from odradek.telemetry import events
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.message_codecs import decoder, parts_encoder
@@ -37,11 +39,24 @@ class RequestContext:
 
     __slots__ = ("broker", "client_id", "session", "version")
 
-    def __init__(self, broker: BrokerContext, version: int, client_id: str | None, session: Session) -> None:
+    def __init__(
+        self, broker: BrokerContext, version: int, client_id: str | None, session: Session | LocalSession
+    ) -> None:
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.session = session
+
+
+class LocalSession:
+    """Origin of requests that this broker sends to itself; in place of a connection."""
+
+    __slots__ = ("client_id", "listener_name", "peer", "peer_host")
+
+    def __init__(self, client_id: str, listener_name: str) -> None:
+        self.client_id = client_id
+        self.listener_name = listener_name
+        self.peer = self.peer_host = "this broker"
 
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
@@ -135,6 +150,36 @@ class Dispatcher:
         else:
             _send(session, request, route, result)
 
+    async def call(self, request: Any, session: LocalSession, *, version_max: int | None = None) -> Any:
+        """Handle a request object of this broker itself; return its response object.
+
+        It is a ``RequestBuilder`` if its fields differ by version. The latest version up to ``version_max``
+        is used. Raises ``UnsupportedVersion`` if there is none.
+        """
+        is_builder = isinstance(request, RequestBuilder)
+        cls: Any = request.request if is_builder else type(request)
+        api = api_of_request(cls)
+        handler = self._handlers.get(api.api_key)
+        latest = -1 if handler is None else handler.versions.stop - 1
+        version = latest if version_max is None else min(latest, version_max)
+        if handler is None or version not in handler.versions:
+            raise UnsupportedVersion(f"this broker does not support {api.name} version {version}")
+        route = self._routes.get((api.api_key, version)) or self._make_route(handler, version)
+        message = request.build(version) if is_builder else request
+        context = RequestContext(self._context, version, session.client_id, session)
+        try:
+            result = route.handle(message, context)
+            while (kind := type(result)) is PendingResponse or kind is CoroutineType:
+                result = await (_wait(result) if kind is PendingResponse else result)
+        except BrokerError as error:
+            return _error_response(route, message, error)
+        except (Unavailable, SessionExpired) as error:
+            return _error_response(route, message, _store_error(error, route))
+        if type(result) is EncodedResponse:
+            body = b"".join(part.read() if isinstance(part, FileSlice) else part for part in result.parts)
+            return decoder(api.response, version)(memoryview(body), 0)[0]
+        return result
+
     async def drain(self) -> None:
         """Wait for requests that run as tasks; part of a graceful stop."""
         while self._tasks:
@@ -169,7 +214,7 @@ class Dispatcher:
                 response = await coroutine
             except BrokerError as error:
                 response = _error_response(route, message, error)
-            except Unavailable as error:
+            except (Unavailable, SessionExpired) as error:
                 response = _error_response(route, message, _store_error(error, route))
             self._send_result(session, request, route, message, response)
         except Exception as error:  # noqa: BLE001 - the edge of a connection
@@ -182,19 +227,23 @@ class Dispatcher:
             raise RemoteProtocolViolation(f"unknown API key {key}")
         api = API_BY_KEY[key]
         if version in handler.versions:
-            handle, error_response = handler.load()
-            route = Route(
-                api.name,
-                decoder(api.request, version),
-                handle,
-                parts_encoder(api.response, version),
-                error_response,
-            )
-            self._routes[key, version] = route
-            return route
+            return self._make_route(handler, version)
         if key == API_VERSIONS_KEY:
             return _unsupported_api_versions(handler)
         raise RemoteProtocolViolation(f"{api.name} version {version} is not supported")
+
+    def _make_route(self, handler: Handler, version: int) -> Route:
+        api = API_BY_KEY[handler.api_key]
+        handle, error_response = handler.load()
+        route = Route(
+            api.name,
+            decoder(api.request, version),
+            handle,
+            parts_encoder(api.response, version),
+            error_response,
+        )
+        self._routes[handler.api_key, version] = route
+        return route
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -205,6 +254,17 @@ class Dispatcher:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._request_queue.task_finished()
+
+
+async def _wait(pending: PendingResponse[Any]) -> Any:
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def complete(value: Any) -> None:
+        if not done.done():  # the caller may have given up
+            done.set_result(value)
+
+    pending.then(complete)
+    return await done
 
 
 def _send(session: Session, request: Request, route: Route, response: Any) -> None:
@@ -225,8 +285,8 @@ def _error_response(route: Route, message: Any, error: BrokerError) -> Any:
     return route.error_response(message, error.code, error.message)
 
 
-def _store_error(error: Unavailable, route: Route) -> BrokerError:
-    """Return the retriable error for a store that cannot be written now (full disk)."""
+def _store_error(error: StoreError, route: Route) -> BrokerError:
+    """Return the retriable error for a store that cannot be used now: full disk, or no session."""
     log.error("store_unavailable", api=route.name, reason=str(error))
     return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.auto_topic_creation import plan_auto_created_topic
+from odradek.broker.topics.controller_topic_creation import ControllerTopicCreation
 from odradek.broker.topics.topic_planning import (
     Assignment,
     ClusterView,
@@ -32,7 +33,7 @@ from odradek.model.uuids import random_uuid
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.store.configs import change_config
-from odradek.store.port import BadVersion, NodeExists, NoNode, Store
+from odradek.store.port import BadVersion, NodeExists, NoNode, StoreProvider
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
 from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
@@ -90,14 +91,14 @@ class DelayedTopics(DelayedOperation):
 class AdminManager:
     def __init__(
         self,
-        store: Store,
+        stores: StoreProvider,
         metadata_cache: MetadataCache,
         config: DynamicBrokerConfig,
         timer_driver: TimerDriver,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        self._store = store
+        self._stores = stores
         self._metadata_cache = metadata_cache
         self._config = config
         self._timer_driver = timer_driver
@@ -109,6 +110,8 @@ class AdminManager:
         """Topics being written to the store, with the number of requests that write each."""
         self._not_in_cache: set[str] = set()
         """Topics created by this broker that are not in the metadata cache yet."""
+        self.controller_creation: ControllerTopicCreation | None = None
+        """Set in a cluster of several brokers, of which only the controller creates topics itself."""
         self.config_lock = asyncio.Lock()
         """Held from reading configs to writing them, so that concurrent changes are not lost."""
 
@@ -121,6 +124,10 @@ class AdminManager:
             self._overrides[topic] = dict(overrides)
         else:
             self._overrides.pop(topic, None)
+
+    def replace_topic_overrides(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
+        """Set the configs of all topics."""
+        self._overrides = {topic: dict(configs) for topic, configs in overrides.items() if configs}
 
     def on_topic_changed(self, topic: str) -> None:
         """Check the requests waiting for a topic after a metadata update."""
@@ -151,6 +158,8 @@ class AdminManager:
         if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
             return {}
         requests = [plan_auto_created_topic(name, self._config.broker) for name in dict.fromkeys(names)]
+        if self.controller_creation is not None and self.controller_creation.is_needed:
+            return self.controller_creation.start(requests, self._config.broker)
         outcomes = await self.create_topics(requests, AUTO_CREATE_WAIT_MS, validate_only=False)
         # Wait also for topics that another request created first.
         existing = [
@@ -166,6 +175,8 @@ class AdminManager:
     async def create_internal_topic(self, name: str) -> str | None:
         """Create an internal topic, even if auto-creation is disabled; return the problem, or None."""
         request = plan_auto_created_topic(name, self._config.broker)
+        if self.controller_creation is not None and self.controller_creation.is_needed:
+            return await self.controller_creation.create(request, self._config.broker)
         outcome = (await self.create_topics([request], AUTO_CREATE_WAIT_MS, validate_only=False))[0]
         if outcome.code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return None
@@ -200,12 +211,12 @@ class AdminManager:
         return outcomes
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        await change_config(self._store, "topics", topic, overrides)
+        await change_config(self._stores.store, "topics", topic, overrides)
         self.put_topic_overrides(topic, overrides)
 
     async def set_broker_overrides(self, broker_id: str | None, overrides: Mapping[str, str]) -> None:
         """Store and apply configs of this broker, or with None of all; logs follow by notification."""
-        await change_config(self._store, "brokers", broker_id or ALL_BROKERS, overrides)
+        await change_config(self._stores.store, "brokers", broker_id or ALL_BROKERS, overrides)
         if broker_id is None:
             self._config.set_cluster_overrides(overrides)
         else:
@@ -224,7 +235,7 @@ class AdminManager:
         stored = TopicAssignment(outcome.topic_id, _replicas(outcome.assignment))
         self._creating[request.name] += 1
         try:
-            await create_topic(self._store, request.name, stored, outcome.settings)
+            await create_topic(self._stores.store, request.name, stored, outcome.settings)
         except NodeExists:
             raise BrokerError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{request.name}' already exists"
@@ -247,12 +258,12 @@ class AdminManager:
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         outcome.topic_id = topic.topic_id
         try:
-            await mark_for_deletion(self._store, outcome.name)
+            await mark_for_deletion(self._stores.store, outcome.name)
         except NodeExists:
             return  # deletion is in progress: wait for it
 
     async def _increase_partitions(self, request: PartitionIncrease, *, validate_only: bool) -> None:
-        stored = (await read_topics(self._store, [request.topic])).get(request.topic)
+        stored = (await read_topics(self._stores.store, [request.topic])).get(request.topic)
         if stored is None:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{request.topic[:249]}' does not exist"
@@ -269,7 +280,7 @@ class AdminManager:
             return
         assignment = TopicAssignment(stored.assignment.topic_id, {**partitions, **_replicas(added)})
         try:
-            await write_assignment(self._store, request.topic, assignment, stored.version)
+            await write_assignment(self._stores.store, request.topic, assignment, stored.version)
         except (BadVersion, NoNode):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"topic '{request.topic}' was changed by another request"

@@ -166,7 +166,6 @@ CONTROLLED_SHUTDOWN_ENABLE = boolean(
     True,
     MEDIUM,
     "Whether a broker transfers its partition leaderships before it stops.",
-    inert=True,
 )
 
 CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
@@ -174,7 +173,6 @@ CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
     3,
     MEDIUM,
     "Retries of a controlled shutdown if leaderships could not be transferred.",
-    inert=True,
 )
 
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = int64(
@@ -182,7 +180,6 @@ CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = int64(
     5000,
     MEDIUM,
     "Wait between retries of a controlled shutdown.",
-    inert=True,
 )
 
 AUTHORIZER_CLASS_NAME = string(
@@ -201,10 +198,10 @@ INTER_BROKER_PROTOCOL_VERSION = string(
     "inter.broker.protocol.version",
     "3.9-IV0",
     MEDIUM,
-    "Protocol version between brokers. Accepted and reported for tools; 3.9 is always used.",
+    "Protocol version between the brokers of a cluster on ZooKeeper, 2.8 or later. A single broker without "
+    "ZooKeeper always uses 3.9.",
     check=metadata_versions.check,
     allowed="a Kafka release",
-    inert=True,
 )
 
 CREATE_TOPIC_POLICY_CLASS_NAME = class_name(

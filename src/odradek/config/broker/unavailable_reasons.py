@@ -17,9 +17,5 @@ NO_RATE: Final = (
     "the rate of new connections is not limited yet. Remove it; max.connections and "
     "max.connections.per.ip limit their number"
 )
-NO_ZOOKEEPER: Final = (
-    "clusters on ZooKeeper are not available yet. Remove it: the broker then keeps the cluster's state in "
-    "the first of log.dirs"
-)
 NO_REVOCATION: Final = "certificates are not checked for revocation. Remove it"
 NO_CIPHER_SUITES: Final = "the TLS library chooses the cipher suites. Remove it"

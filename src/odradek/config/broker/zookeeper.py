@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable_reasons import NO_CIPHER_SUITES, NO_REVOCATION, NO_ZOOKEEPER
+from odradek.config.broker.unavailable_reasons import NO_CIPHER_SUITES, NO_REVOCATION
 from odradek.config.types import HIGH, LOW, MEDIUM, boolean, declared, int32, password, string, string_list
 
 ZOOKEEPER_CONNECT = string(
@@ -11,7 +11,6 @@ ZOOKEEPER_CONNECT = string(
     HIGH,
     "ZooKeeper servers: host:port, comma-separated, with an optional path at the end. If not set, a "
     "single broker keeps the cluster's state in its log directory.",
-    unavailable=NO_ZOOKEEPER,
 )
 
 ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
@@ -28,9 +27,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     "Time a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if not set.",
 )
 
-ZOOKEEPER_SET_ACL = boolean(
-    "zookeeper.set.acl", False, HIGH, "Whether znodes are created with ACLs.", unavailable=NO_ZOOKEEPER
-)
+ZOOKEEPER_SET_ACL = boolean("zookeeper.set.acl", False, HIGH, "Whether znodes are created with ACLs.")
 
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
     "zookeeper.max.in.flight.requests",
@@ -45,7 +42,6 @@ ZOOKEEPER_SSL_CLIENT_ENABLE = boolean(
     False,
     MEDIUM,
     "Whether connections to ZooKeeper use TLS.",
-    unavailable=NO_ZOOKEEPER,
 )
 
 ZOOKEEPER_CLIENT_CNXN_SOCKET = string(

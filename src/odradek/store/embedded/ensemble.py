@@ -106,11 +106,15 @@ class EmbeddedEnsemble:
         self.tree.apply(staged)
         self._unwritten = staged.after
 
-    def connect(self) -> EmbeddedStore:
-        """Open a session."""
+    async def open_session(self) -> EmbeddedStore:
+        """Open a session, as a broker does."""
+        return self.connect()
+
+    def connect(self, call_soon: CallSoon | None = None) -> EmbeddedStore:
+        """Open a session. ``call_soon`` schedules its callbacks, by default as those of all sessions."""
         if not self._is_open:
             raise Unavailable(self._database.path, "is closed")
-        session = EmbeddedStore(self, self._next_session_id)
+        session = EmbeddedStore(self, self._next_session_id, call_soon or self._call_soon)
         self._sessions[session.session_id] = session
         self._next_session_id += 1
         return session
@@ -121,7 +125,7 @@ class EmbeddedEnsemble:
         if session is not None:
             expired = session.stop()
             for callback in expired:
-                self._call_soon(callback)
+                session.call_soon(callback)
             await self.end(session_id)
 
     async def close(self) -> None:
@@ -230,7 +234,7 @@ class EmbeddedEnsemble:
         for event in staged.events:
             for session in self._sessions.values():
                 for watcher, fired in session.watches.take(event):
-                    self._call_soon(partial(session.notify, watcher, fired))
+                    session.call_soon(partial(session.notify, watcher, fired))
         for done, result in completions:
             _complete(done, result)
 
@@ -256,8 +260,9 @@ def _fail_all(completions: list[_Completion], error: Unavailable) -> None:
 class EmbeddedStore:
     """A session with an ``EmbeddedEnsemble``; implements ``Store``."""
 
-    def __init__(self, ensemble: EmbeddedEnsemble, session_id: int) -> None:
+    def __init__(self, ensemble: EmbeddedEnsemble, session_id: int, call_soon: CallSoon) -> None:
         self._ensemble = ensemble
+        self.call_soon = call_soon
         self._nodes = ensemble.tree.nodes
         self._session_id = session_id
         self._is_alive = True

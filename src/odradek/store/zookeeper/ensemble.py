@@ -31,6 +31,10 @@ class ZooKeeperEnsemble:
         self._sessions.append(store)
         return store
 
+    async def open_session(self) -> ZooKeeperStore:
+        """Open a session, as a broker does."""
+        return await self.connect()
+
     async def expire(self, session: tuple[int, bytes]) -> None:
         """End a session, given by id and password, behind its client's back. For tests.
 

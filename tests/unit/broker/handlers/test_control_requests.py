@@ -148,7 +148,7 @@ def test_update_metadata_version(run_scenario, version):
 def test_requests_for_an_earlier_registration_are_stale(run_scenario, difference, is_stale):
     async def scenario(harness):
         await harness.create("orders")
-        epoch = harness.broker._broker_epoch + difference
+        epoch = harness.broker._membership.broker_epoch + difference
         expected = ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.NONE
         metadata = UpdateMetadataRequest(
             controller_id=FOLLOWER, controller_epoch=CONTROLLER_EPOCH, broker_epoch=epoch

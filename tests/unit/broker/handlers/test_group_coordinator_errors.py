@@ -193,7 +193,7 @@ def test_version_0_offsets_are_kept_in_the_store(run_with_restarts: Callable[...
         for offset in (5, 7):
             assert codes_of(await harness.request(COMMIT, 0, committing("g", offset))) == [NONE, MISSING]
         node = znode_paths.consumer_offset("g", TopicPartition("orders", 0))
-        assert (await harness.broker._dispatcher._context.store.get(node))[0] == b"7"
+        assert (await harness.broker._dispatcher._context.membership.store.get(node))[0] == b"7"
         await harness.memory_broker.kill()
         harness = await start_broker()
         response = await harness.request(FETCH, 0, fetching("g"))

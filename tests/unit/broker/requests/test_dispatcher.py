@@ -8,9 +8,11 @@ import pytest
 
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.network.request_queue import RequestQueue
-from odradek.broker.requests.dispatcher import Dispatcher, Handler, NoResponse
+from odradek.broker.requests.dispatcher import Dispatcher, Handler, LocalSession, NoResponse
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
+from odradek.net.api_versions import RequestBuilder
 from odradek.store.port import Unavailable
 from odradek.testing.clock import run_virtually
 from odradek.wire.apis import API_BY_KEY
@@ -18,6 +20,7 @@ from odradek.wire.headers import RequestHeader
 from odradek.wire.message_codecs import decoder, encoder, parts_encoder
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.server_connection import Request
 
 HEARTBEAT = 12
@@ -252,3 +255,71 @@ def test_unavailable_store_fails_only_the_request():
         assert session.close_reasons == []
 
     run_virtually(main)
+
+
+# Requests of this broker to itself.
+
+
+def call_local(dispatcher, request, **options):
+    session = LocalSession("broker-1", "PLAINTEXT")
+    return asyncio.run(dispatcher.call(request, session, **options))
+
+
+def test_local_call_returns_the_response_object():
+    request = HeartbeatRequest("g")
+
+    def handle(message, context):
+        assert message is request
+        assert (context.version, context.client_id, context.session.listener_name) == (
+            0,
+            "broker-1",
+            "PLAINTEXT",
+        )
+        return HeartbeatResponse(error_code=27)
+
+    assert call_local(make_dispatcher(handle), request).error_code == 27
+
+
+def test_local_call_waits_for_pending_responses_and_coroutines():
+    def handle(message, context):
+        pending: PendingResponse[Any] = PendingResponse()
+
+        async def later():
+            return HeartbeatResponse(error_code=27)
+
+        asyncio.get_running_loop().call_soon(lambda: pending.complete(later()))
+        return pending
+
+    assert call_local(make_dispatcher(handle), HeartbeatRequest("g")).error_code == 27
+
+
+def test_local_call_returns_the_error_response():
+    def handle(message, context):
+        raise BrokerError(ErrorCode.ILLEGAL_GENERATION, "too old")
+
+    async def handle_later(message, context):
+        raise Unavailable("/node")
+
+    request = HeartbeatRequest("g")
+    assert call_local(make_dispatcher(handle), request).error_code == ErrorCode.ILLEGAL_GENERATION
+    response = call_local(make_dispatcher(handle_later), request)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_local_call_uses_the_latest_version_up_to_the_limit():
+    versions = []
+
+    def handle(message, context):
+        versions.append((context.version, message.group_id))
+        return HeartbeatResponse()
+
+    handler = Handler(HEARTBEAT, range(4), lambda: (handle, error_response))
+    dispatcher = Dispatcher([handler], NO_CONTEXT, RequestQueue(10))
+    builder = RequestBuilder(HeartbeatRequest, lambda version: HeartbeatRequest(f"g{version}"))
+    call_local(dispatcher, builder)
+    call_local(dispatcher, builder, version_max=2)
+    assert versions == [(3, "g3"), (2, "g2")]
+    with pytest.raises(UnsupportedVersion):
+        call_local(dispatcher, builder, version_max=-1)
+    with pytest.raises(UnsupportedVersion, match="ListGroups"):
+        call_local(dispatcher, ListGroupsRequest())

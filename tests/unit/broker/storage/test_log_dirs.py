@@ -1,5 +1,6 @@
 """Several log directories: DescribeLogDirs, failures, start without one."""
 
+import asyncio
 import errno
 
 import pytest
@@ -119,6 +120,7 @@ def test_failed_log_dir_goes_offline_alone(run_scenario):
             assert (await harness.produce("orders", b"y", partition=number)).error_code == 0
             assert await harness.values("orders", partition=number) == [b"x", b"y"]
 
+        await asyncio.sleep(1)  # the controller writes the new states
         shown = await partitions_of(harness, "orders")
         for number in lost:
             entry = shown[number]

@@ -1,0 +1,32 @@
+"""AllocateProducerIds, version 0: the controller allocates a block of producer ids for a broker."""
+
+from __future__ import annotations
+
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.controller import broker_epochs
+from odradek.model.errors import ErrorCode
+from odradek.store.producer_id_manager import allocate_block
+from odradek.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+async def allocate_producer_ids(
+    request: AllocateProducerIdsRequest, context: RequestContext
+) -> AllocateProducerIdsResponse:
+    membership = context.broker.membership
+    controller = membership.require_controller()
+    error = broker_epochs.check_equal(controller.context, request.broker_id, request.broker_epoch)
+    if error:
+        return AllocateProducerIdsResponse(error_code=error)
+    block = await allocate_block(membership.store, request.broker_id)
+    return AllocateProducerIdsResponse(
+        producer_id_start=block.first, producer_id_len=block.last - block.first + 1
+    )
+
+
+def error_response(
+    request: AllocateProducerIdsRequest, code: ErrorCode, message: str | None
+) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error_code=code)

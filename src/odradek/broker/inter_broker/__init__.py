@@ -1,0 +1,1 @@
+"""Cooperation with other brokers: requests, producer id blocks, controlled shutdown, features."""
