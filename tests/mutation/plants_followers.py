@@ -228,6 +228,13 @@ FOLLOWER_PLANTS: list[Plant] = [
         ("unit/log/test_follower_append.py::test_batch_that_overlaps_another_is_refused",),
     ),
     Plant(
+        "epochs without batches do not cover later batches",
+        f"{LOG}/log.py",
+        "                self.epochs.truncate_from_end(first.base_offset)\n",
+        "",
+        ("unit/log/test_follower_append.py::test_epoch_that_starts_in_a_hole_is_replaced_with_the_batch",),
+    ),
+    Plant(
         "recovery does not take a hole for a loss",
         f"{LOG}/local_log.py",
         "            base_offset = old.next_offset() if first_offset is None else first_offset",

@@ -150,6 +150,8 @@ class Log(LocalLog):
                 self.truncate_fully_and_start_at(first.base_offset, now_ms)
                 return
             if first.base_offset >= self._segments[-1].next_offset():
+                # Epochs that start in the hole have no batch.
+                self.epochs.truncate_from_end(first.base_offset)
                 return
         raise BrokerError(
             ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -45,7 +45,7 @@ class History:
     start: int = 0
     end: int = 0
     batches_end: int = 0
-    """End of the last batch: below ``end`` after a truncation inside a batch, and the end after a restart."""
+    """Lower bound of the end after a restart: below ``end`` after a truncation inside a batch."""
     high_watermark: int = 0
     flushed: int = 0
     """Lower bound of the log end offset after any failure."""
@@ -70,9 +70,8 @@ class History:
 
     def cut(self, offset: int) -> None:
         """Truncate to ``offset``, removing the batch that contains it."""
-        cut = [batch.first_offset for batch in self.batches if batch.next_offset > offset]
-        self.batches_end = min([offset, self.batches_end, *cut])
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
+        self.batches_end = max((batch.next_offset for batch in self.batches), default=0)
         self.end = offset
         self.start = min(self.start, offset)
         self.flushed = min(self.flushed, self.batches_end)

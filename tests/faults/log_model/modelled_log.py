@@ -179,9 +179,9 @@ class ModelledLog:
         After a truncation inside a batch, a follower may get a batch that starts before its log end offset.
         """
         as_follower = step.first % 5 == 4
-        model = self.model
-        contains_end = model.batches_end + 1 + step.second % 4 > model.end
-        first = model.batches_end if as_follower and contains_end else model.end
+        batches_end = self.log.segments[-1].next_offset()
+        contains_end = batches_end + 1 + step.second % 4 > self.model.end
+        first = batches_end if as_follower and contains_end else self.model.end
         how = {"base_offset": first, "leader_epoch": self.leader_epoch} if as_follower else {}
         data, batch = self._batch(step, first, **how)
         self._append(data, batch, as_follower=as_follower)
@@ -315,8 +315,10 @@ class ModelledLog:
             return
         batch = starts[-1 - step.first % len(starts)]
         offset = batch.first_offset + step.third % batch.count
-        self._hazard = self._at_rest()._replace(end_min=batch.first_offset)
-        model.flushed = min(model.flushed, batch.first_offset)
+        before = [each.next_offset for each in model.batches if each.next_offset <= batch.first_offset]
+        end_min = max(before, default=0)
+        self._hazard = self._at_rest()._replace(end_min=end_min)
+        model.flushed = min(model.flushed, end_min)
         undone = (list(model.batches), offset)
         model.undone.append(undone)
         self.log.truncate_to(offset, self.now_ms)

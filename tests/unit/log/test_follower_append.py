@@ -142,6 +142,16 @@ def test_hole_of_a_truncation_is_not_taken_for_a_loss(harness: Any, batch: Batch
     assert epochs_match_batches(again)
 
 
+def test_epoch_that_starts_in_a_hole_is_replaced_with_the_batch(harness: Any, batch: Batch) -> None:
+    log = harness.create()
+    harness.append(log, 3)
+    harness.append(log, 4)
+    log.truncate_to(5, 0)
+    log.assign_leader_epoch(1)
+    log.append_as_follower(bytes(batch(4, base_offset=3, leader_epoch=1)), 1, 0)
+    assert log.epochs.entries == ((0, 0), (1, 3))
+
+
 def test_log_that_ends_in_a_hole_ends_at_its_last_batch_after_a_restart(harness: Any) -> None:
     log = harness.create()
     harness.append(log, 3)

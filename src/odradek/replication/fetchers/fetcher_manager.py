@@ -113,7 +113,8 @@ class ReplicaFetcherManager:
     def _fetcher(self, key: _FetcherKey) -> Fetcher:
         fetcher = self._fetchers.get(key)
         if fetcher is None:
-            channel = self._requests.open_channel(key.source_id, f"replica-fetcher-{key.number}")
+            name = f"broker-{self._settings().broker_id}-fetcher-{key.number}"
+            channel = self._requests.open_channel(key.source_id, name)
             fetcher = Fetcher(key.source_id, channel, self._ports, lambda idle: self._close_idle(key, idle))
             self._fetchers[key] = fetcher
             fetcher.start()

@@ -42,10 +42,10 @@ def test_one_fetcher_per_leader_and_hash(run: Run) -> None:
                 leader.lead(log)
                 fixture.manager.add_partitions({partition: follower_of(fixture, log, leader_id)}, {})
         assert {(broker_id, name) for broker_id, name, _ in fixture.requests.channels} == {
-            (1, "replica-fetcher-0"),
-            (1, "replica-fetcher-1"),
-            (2, "replica-fetcher-0"),
-            (2, "replica-fetcher-1"),
+            (1, "broker-7-fetcher-0"),
+            (1, "broker-7-fetcher-1"),
+            (2, "broker-7-fetcher-0"),
+            (2, "broker-7-fetcher-1"),
         }
         assert len(fixture.requests.channels) == 4
 
