@@ -178,7 +178,12 @@ class Leader:
     def update_assignment_and_isr(
         self, replicas: Isr, isr: Isr, leader_epoch: int, partition_epoch: int, log_end_offset: int
     ) -> None:
-        """Apply the controller's decision. A new leader epoch starts at ``log_end_offset``."""
+        """Apply the controller's decision. A new leader epoch starts at ``log_end_offset``.
+
+        Follower end offsets are kept only from the epoch right before. Kafka keeps them for any leader that
+        stays leader, but another broker may have led in an epoch that this one missed, and a follower may
+        have truncated its log then.
+        """
         known = self._replicas
         self._replicas = {
             broker_id: known.get(broker_id) or Replica()
@@ -188,11 +193,12 @@ class Leader:
         self._commit_isr(isr, partition_epoch)
         if leader_epoch <= self.leader_epoch:
             return
-        was_leader, now_ms = self.leader_epoch != NO_LEADER_EPOCH, self._monotonic_ms()
+        now_ms = self._monotonic_ms()
+        stayed_leader = NO_LEADER_EPOCH != self.leader_epoch == leader_epoch - 1
         for broker_id, replica in self._replicas.items():
             # A replica outside the ISR must neither hold back the high watermark nor join before it fetches.
             caught_up_ms = now_ms if broker_id in isr else NEVER_MS
-            if was_leader:
+            if stayed_leader:
                 replica.last_fetch_leader_end_offset = log_end_offset
                 replica.last_fetch_ms = caught_up_ms
             else:

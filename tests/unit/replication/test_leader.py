@@ -374,6 +374,20 @@ def test_reelected_leader_keeps_follower_offsets() -> None:
     assert (partition.leader.leader_epoch, partition.leader.leader_epoch_start_offset) == (2, 12)
 
 
+def test_leader_that_missed_an_epoch_forgets_follower_offsets() -> None:
+    """Another broker may have led in between, and the follower may have truncated its log."""
+    partition = LeaderFixture(end=10)
+    partition.fetch(2, 10)
+    partition.fetch(3, 10)
+    assert partition.advance() == 10
+    partition.end = 12
+    partition.fetch(2, 12)
+    partition.lead(3, (1, 2))
+    assert partition.advance() == 10
+    partition.fetch(2, 12)
+    assert partition.advance() == 12
+
+
 def test_same_leader_epoch_updates_only_assignment_and_isr() -> None:
     partition = LeaderFixture((1, 2), end=10)
     partition.fetch(2, 9)
