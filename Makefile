@@ -14,13 +14,14 @@ COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
 IBP ?=
+FULL ?=
 # A worker for each core; more than eight only take memory.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults model fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -49,7 +50,7 @@ setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, 
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
-test: lint unit contracts integration clients compat spark  ## everything CI runs
+test: lint unit model contracts integration clients compat spark  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -78,6 +79,10 @@ spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
+
+model: $(CODEC)  ## every state of the replication rules within bounds, and the way to each planted bug: make model FULL=1
+	@$(BIN)/pytest $(PARALLEL) tests/model
+	@nice -n 10 $(BIN)/python -m tests.model.run $(if $(FULL),--full)
 
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
 	@$(BIN)/pytest -n 2 tests/compat
