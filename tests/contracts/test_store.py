@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.zookeeper import ZooKeeperWorld, options_for, zookeeper_world
+from tests.support.zookeeper import ZooKeeperWorld, new_chroot, options_for, zookeeper_world
 from tests.support.zookeeper_link import Link
 
 from odradek.store.embedded.database import MEMORY, Database
@@ -205,6 +205,25 @@ def test_client_of_an_expired_session_opens_no_other(zookeeper: LocalZooKeeper) 
         assert listener.changes == ["connected", "disconnected", "ended"]
         assert link.session_ids.count(0) == 1
         await client.release()
+        await link.close()
+
+    asyncio.run(body())
+
+
+def test_silent_server_does_not_use_up_the_session(zookeeper: LocalZooKeeper) -> None:
+    async def body() -> None:
+        link = Link(zookeeper.port)
+        ensemble = ZooKeeperEnsemble(options_for([await link.open()], new_chroot()))
+        store = await ensemble.connect()
+        link.cut()
+        while store.is_connected:
+            await asyncio.sleep(0.005)
+        link.silent_connections = 1
+        link.restore()
+        assert await store.exists("/") is not None
+        assert link.silent_connections == 0
+        assert set(link.session_ids) == {0, store.session_id}
+        await ensemble.close()
         await link.close()
 
     asyncio.run(body())

@@ -1,7 +1,8 @@
 """A proxy between a ZooKeeper client and its server, on the test's event loop, that can be cut.
 
-It can also hold requests or responses: what is held is lost when the connection is cut. It records the
-session id that each connection asks for: 0 asks for a new session.
+It can also hold requests or responses: what is held is lost when the connection is cut. It can leave new
+connections without a response. It records the session id that each connection asks for: 0 asks for a new
+session.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Link:
         self._holds_responses = False
         self._held = asyncio.Event()
         self.session_ids: list[int] = []
+        self.silent_connections = 0
+        """Number of next connections that are accepted and get no response."""
 
     async def open(self) -> int:
         """Listen, and return the port."""
@@ -85,11 +88,14 @@ class Link:
                     end.transport.abort()
 
     async def _forward_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
-        is_first = True
+        is_first, is_silent = True, self.silent_connections > 0
+        self.silent_connections -= is_silent
         while data := await reader.read(1 << 16):
             if is_first:
                 self.session_ids.append(struct.unpack_from(">q", data, _SESSION_ID_AT)[0])
                 is_first = False
+            if is_silent:
+                continue
             if self._holds_requests:
                 self._held.set()
                 continue

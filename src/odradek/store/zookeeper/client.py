@@ -1,6 +1,6 @@
 """The kazoo client of one session. Everything that depends on kazoo's internals is in this module.
 
-kazoo runs the connection on a thread of its own. Three of its habits do not fit a session of the store port
+kazoo runs the connection on a thread of its own. Some of its habits do not fit a session of the store port
 and are changed here:
 
 - After an expiry kazoo opens a new session. This client stops instead.
@@ -8,6 +8,8 @@ and are changed here:
   a ``SetWatches`` request, which kazoo does not have.
 - kazoo completes requests on one thread and calls watchers on another, in no order. Here both are callbacks
   on the event loop, in the order in which they came from the server.
+- kazoo waits for a server that accepts a connection and says nothing, as one does while it starts, until the
+  session has expired. Here an attempt to connect has a share of the session timeout.
 """
 
 from __future__ import annotations
@@ -36,6 +38,11 @@ Post = Callable[..., None]
 
 IN_FLIGHT_LIMIT: Final = 200
 """kazoo writes a byte to a socket pair for each request; more than some 270 unread ones would block."""
+
+_ATTEMPTS_PER_SESSION: Final = 4
+"""Times that each server can be tried before the session expires, even if none responds."""
+
+_ATTEMPT_S_MIN: Final = 1.0
 
 _RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 1.0}
 _DROPPED: Final = "Connection dropped: "
@@ -93,11 +100,14 @@ class ZooKeeperClient:
         self._released: asyncio.Future[None] | None = None
         self.session = session
         credentials = options.credentials
+        attempts = _ATTEMPTS_PER_SESSION * len(options.connect.servers)
+        attempt_s = max(self._timeout_s / attempts, _ATTEMPT_S_MIN)
         self._kazoo = _SessionKazoo(
+            attempt_s,
             hosts=options.connect.hosts,
             timeout=self._timeout_s,
             client_id=session,
-            handler=_LoopHandler(self._post, options.tls, len(options.connect.servers)),
+            handler=_LoopHandler(self._post, options.tls, attempt_s),
             auth_data=None if credentials is None else [("digest", credentials.reveal())],
             connection_retry=_RETRY,
             logger=self._log,
@@ -150,6 +160,15 @@ class ZooKeeperClient:
 
 
 class _SessionKazoo(KazooClient):  # type: ignore[misc]
+    def __init__(self, attempt_s: float, **options: Any) -> None:
+        super().__init__(**options)
+        exchange = self._connection._invoke  # sends a request of the handshake and waits for its response
+
+        def exchange_in_time(timeout: float, *args: Any, **keywords: Any) -> Any:
+            return exchange(min(timeout, attempt_s), *args, **keywords)
+
+        self._connection._invoke = exchange_in_time
+
     def _reset_watchers(self) -> None:
         """Keep the watches of a lost connection: events after ``SetWatches`` are looked up in them."""
 
@@ -173,11 +192,11 @@ class _Reply:
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Calls watchers on the event loop instead of a thread; opens connections with our TLS context."""
 
-    def __init__(self, post: Post, tls: ssl.SSLContext | None, server_count: int) -> None:
+    def __init__(self, post: Post, tls: ssl.SSLContext | None, attempt_s: float) -> None:
         super().__init__()
         self._post = post
         self._tls = tls
-        self._server_count = server_count
+        self._attempt_s = attempt_s
 
     def start(self) -> None:
         """Start nothing: there is no worker thread."""
@@ -209,8 +228,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object
     ) -> socket.socket:
-        # One unreachable server must not use up the time in which another could keep the session.
-        connection = socket.create_connection(address, timeout / self._server_count)
+        connection = socket.create_connection(address, min(timeout, self._attempt_s))
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return (
