@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from odradek.broker.components import ComponentFactory
+from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
 from odradek.broker.environment import Environment
 from odradek.broker.handlers import HANDLERS
@@ -105,6 +105,7 @@ class Broker:
         self._membership: Membership | None = None
         self._requests: InterBrokerRequests | None = None
         self._log_dir_notifier: LogDirNotifier | None = None
+        self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
@@ -267,6 +268,7 @@ class Broker:
                 requests, lambda: membership.is_controller
             )
             self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
+            self._replication = factory.attach_replication(replica_manager, membership, requests)
         socket_server = self._socket_server = SocketServer(
             self.config,
             environment.network,
@@ -357,7 +359,10 @@ class Broker:
     def _list_tasks(self, config_manager: DynamicConfigManager) -> list[ScheduledTask]:
         idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
+        lag_ms = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS]
+        isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), self._replica_manager.shrink_isrs)
         return [
+            *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
             ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
             *LogMaintenance(self._log_manager, self.config, self._environment.clock).tasks(),
@@ -403,6 +408,8 @@ class Broker:
             await self._cleaner.stop()
         await self._task_scheduler.stop()
         await self._drain_requests()
+        if self._replication is not None:
+            await self._replication.close()
         if self._requests is not None:
             await self._requests.close()
         if self._log_dir_notifier is not None:

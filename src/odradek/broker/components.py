@@ -18,16 +18,41 @@ from odradek.cluster.metadata_cache import MetadataCache
 from odradek.config import broker as settings
 from odradek.config import topic
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
+from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.listeners import listeners
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
 from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
+from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.fetch_session import FetchSessionCache
+from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
+from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.replication.replica_selector import selector_for
 from odradek.store.producer_id_manager import ProducerIdManager, StoreBlocks
+
+
+class Replication:
+    """Replication with other brokers: ISR changes of leaders, fetchers of followers."""
+
+    def __init__(
+        self, alter_partition_manager: AlterPartitionManager, fetcher_manager: ReplicaFetcherManager
+    ) -> None:
+        self._alter_partition_manager = alter_partition_manager
+        self._fetcher_manager = fetcher_manager
+        self._fetcher_count: int | None = None
+
+    def reconfigure(self, values: Settings) -> None:
+        """Divide the partitions again if ``num.replica.fetchers`` has changed."""
+        before, self._fetcher_count = self._fetcher_count, values[settings.NUM_REPLICA_FETCHERS]
+        if before != self._fetcher_count:
+            self._fetcher_manager.resize()
+
+    async def close(self) -> None:
+        await self._fetcher_manager.close()
+        await self._alter_partition_manager.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +109,47 @@ class ComponentFactory:
             self.config.throttles[REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND],
             values[settings.NUM_REPLICA_ALTER_LOG_DIRS_THREADS],
             max(values[settings.REPLICA_FETCH_BACKOFF_MS], RETRY_MS_MIN),
+        )
+
+    def attach_replication(
+        self, replica_manager: ReplicaManager, membership: Membership, requests: InterBrokerRequests
+    ) -> Replication:
+        """Let replicas fetch from leaders on other brokers, and leaders change the ISR."""
+        alter_partition_manager = AlterPartitionManager(
+            self.broker_id,
+            lambda: membership.broker_epoch,
+            requests,
+            self.environment.clock,
+            lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+        )
+        fetcher_manager = ReplicaFetcherManager(
+            requests,
+            lambda: self._fetcher_settings(membership),
+            self.environment.clock,
+            self.environment.entropy,
+            replica_manager.on_replica_appended,
+            # The fetchers log it; a failed log has taken its directory offline by itself.
+            lambda _partition, _error: None,
+        )
+        replica_manager.alter_partition_manager = alter_partition_manager
+        replica_manager.fetcher_manager = fetcher_manager
+        replication = Replication(alter_partition_manager, fetcher_manager)
+        self.config.observers.append(replication.reconfigure)
+        return replication
+
+    def _fetcher_settings(self, membership: Membership) -> FetcherSettings:
+        values = self.config.broker
+        return FetcherSettings(
+            self.broker_id,
+            lambda: membership.broker_epoch,
+            membership.metadata_version,
+            values[settings.NUM_REPLICA_FETCHERS],
+            values[settings.REPLICA_FETCH_WAIT_MAX_MS],
+            values[settings.REPLICA_FETCH_MIN_BYTES],
+            values[settings.REPLICA_FETCH_MAX_BYTES],
+            values[settings.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            values[settings.REPLICA_FETCH_BACKOFF_MS],
+            values[settings.REPLICA_SOCKET_TIMEOUT_MS],
         )
 
     def make_group_coordinator(self, replica_manager: ReplicaManager) -> GroupCoordinator:

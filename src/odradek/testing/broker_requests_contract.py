@@ -235,6 +235,20 @@ class BrokerRequestsContract(abc.ABC):
 
         self._run(run_on_network, scenario)
 
+    def test_channels_to_the_same_broker_share_nothing(self, run_on_network: RunOnNetwork) -> None:
+        async def scenario(fixture: ClusterFixture, requests: ClosableRequests) -> None:
+            peer = await fixture.add_peer(2)
+            channels = [requests.open_channel(2, f"fetcher-{number}") for number in range(2)]
+            for channel in channels:
+                await channel.send(ListGroupsRequest(), TIMEOUT_MS)
+            assert len(peer.connections) == 2
+            fixture.remove(2)
+            with _raises(ConnectionFailed, "not alive"):
+                await channels[0].send(ListGroupsRequest(), TIMEOUT_MS)
+            await until(lambda: len(peer.connections) == 1)
+
+        self._run(run_on_network, scenario)
+
     def test_channel_connects_again_after_a_failure(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(fixture: ClusterFixture, requests: ClosableRequests) -> None:
             peer = await fixture.add_peer(2)

@@ -287,10 +287,12 @@ def test_stop_ends_attempts_to_rejoin():
         async def refuse():
             raise Unavailable("zookeeper:2181", "connection refused")
 
-        broker._session.open_session = refuse
+        opened, broker._session.open_session = broker._session.open_session, refuse
         await broker.expire_session()
         await asyncio.sleep(SETTLE_S)
-        await broker.stop()
+        await broker._process.run(broker.broker.stop())
+        broker._session.open_session = opened
+        await asyncio.sleep(60)
         assert list(await read_brokers(cluster.ensemble.connect())) == []
 
     run_cluster(scenario)

@@ -50,7 +50,6 @@ REPLICA_SOCKET_TIMEOUT_MS = int32(
     30_000,
     HIGH,
     "Time a follower waits for the leader's response; at least replica.fetch.wait.max.ms.",
-    inert=True,
 )
 
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = int32(
@@ -75,7 +74,6 @@ REPLICA_FETCH_WAIT_MAX_MS = int32(
     HIGH,
     "Maximum time a leader waits for new records before it answers a follower; less than "
     "replica.lag.time.max.ms.",
-    inert=True,
 )
 
 REPLICA_FETCH_BACKOFF_MS = int32(
@@ -87,7 +85,6 @@ REPLICA_FETCH_MIN_BYTES = int32(
     1,
     HIGH,
     "Minimum bytes of a fetch response to a follower, within replica.fetch.wait.max.ms.",
-    inert=True,
 )
 
 REPLICA_FETCH_RESPONSE_MAX_BYTES = int32(
@@ -104,7 +101,6 @@ NUM_REPLICA_FETCHERS = int32(
     HIGH,
     "Number of fetchers per leader; partitions are divided among them.",
     dynamic=CLUSTER_WIDE,
-    inert=True,
 )
 
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = int64(

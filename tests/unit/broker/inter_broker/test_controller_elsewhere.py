@@ -256,7 +256,9 @@ def test_refused_block_is_retriable_and_asked_for_again():
     async def scenario(harness):
         answers = iter(
             (
-                AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER),
+                AllocateProducerIdsResponse(
+                    error_code=ErrorCode.NOT_CONTROLLER, producer_id_start=1, producer_id_len=5
+                ),
                 AllocateProducerIdsResponse(producer_id_start=7, producer_id_len=1),
             )
         )
@@ -331,6 +333,7 @@ def test_controlled_shutdown_goes_to_the_controller_in_the_store():
 
 def test_controlled_shutdown_can_be_disabled():
     async def scenario(harness):
+        harness.controller.responses[CONTROLLED_SHUTDOWN] = lambda _: ControlledShutdownResponse()
         await harness.stop()
         assert harness.controller.received == []
 
