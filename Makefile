@@ -10,6 +10,8 @@ CODEC := $(VENV)/.codec
 ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
+SEEDS ?= 300
+BROKERS ?= 3
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
@@ -21,7 +23,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults model fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -50,7 +52,7 @@ setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, 
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
-test: lint unit model contracts integration clients compat spark  ## everything CI runs
+test: lint unit model contracts simulation integration clients compat spark  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -67,6 +69,9 @@ unit: $(CODEC)  ## pure tests: no files, no network
 
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
+
+simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds
+	@$(BIN)/pytest $(PARALLEL) tests/simulation
 
 integration: $(CODEC)  ## real processes on loopback
 	@$(BIN)/pytest tests/integration tests/faults tests/fuzz
@@ -103,6 +108,12 @@ capture-cluster: $(CODEC)  ## record the traffic between Apache Kafka brokers ag
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker, and our source beside it
 	@ODRADEK_SPARK_JVM=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_spark_jvm_connector.py
+
+sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 BROKERS=3 SEED=1
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --brokers $(BROKERS) --first $(SEED)
+
+sim-plants: $(CODEC)  ## mistakes of replication that the simulation must find: make sim-plants SEEDS=300 ONLY=truncate
+	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)"
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

@@ -63,6 +63,7 @@ from odradek.log.log_manager import LogManager
 from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.replication.replica_manager import ReplicaManager
 from odradek.store import meta_properties, znodes
 from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
 from odradek.store.controller_election import Fence
@@ -120,6 +121,11 @@ class Broker:
     def partition_count(self) -> int:
         """Number of partitions with a replica on this broker."""
         return len(self._replica_manager)
+
+    @property
+    def replica_manager(self) -> ReplicaManager:
+        """Replicas of this broker, once it has started."""
+        return self._replica_manager
 
     @property
     def failures(self) -> list[str]:

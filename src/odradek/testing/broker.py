@@ -185,7 +185,7 @@ class _StoreSession:
             self.store.stop()
 
 
-class _DelayedEnsemble(EmbeddedEnsemble):
+class DelayedEnsemble(EmbeddedEnsemble):
     """A store with random commit delays that outlives the processes using it."""
 
     def __init__(self, clock: VirtualClock, entropy: Entropy) -> None:
@@ -267,7 +267,7 @@ class MemoryCluster:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.entropy = SeededEntropy(seed)
         self.network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=delay_max_ms, splits=splits)
-        self.ensemble = _DelayedEnsemble(self.clock, SeededEntropy(seed))
+        self.ensemble = DelayedEnsemble(self.clock, SeededEntropy(seed))
         self.workers = InlineWorkers()
         self._files: dict[str, MemoryFileSystem] = {}
         self.files = self.files_of(BROKER_HOST)

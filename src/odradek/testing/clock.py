@@ -55,31 +55,33 @@ class _VirtualSelector(selectors.BaseSelector):
 
 
 class _PausableHandle(asyncio.Handle):
-    """A callback that waits while its process is paused."""
+    """A callback that waits while its process is paused, and never runs once it is dead."""
 
     __slots__ = ()
 
     def _run(self) -> None:
-        if not _hold_if_paused(self):
+        if _may_run(self):
             super()._run()
 
 
 class _PausableTimerHandle(asyncio.TimerHandle):
-    """A timer that waits while its process is paused."""
+    """A timer that waits while its process is paused, and never runs once it is dead."""
 
     __slots__ = ()
 
     def _run(self) -> None:
-        if not _hold_if_paused(self):
+        if _may_run(self):
             super()._run()
 
 
-def _hold_if_paused(handle: asyncio.Handle) -> bool:
+def _may_run(handle: asyncio.Handle) -> bool:
     process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
-    if process is None or not process.is_paused:
+    if process is None:
+        return True
+    if process.is_paused:
+        process.held.append(handle)
         return False
-    process.held.append(handle)
-    return True
+    return not process.is_dead
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -149,6 +151,7 @@ class Process:
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
         self.is_paused = False
+        self.is_dead = False
         self.held: list[asyncio.Handle] = []
 
     def pause(self) -> None:
@@ -180,6 +183,7 @@ class Process:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         loop.cancel_callbacks_of(self)
+        self.is_dead = True
 
 
 class VirtualClock:

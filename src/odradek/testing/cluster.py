@@ -1,0 +1,223 @@
+"""A cluster of brokers on one virtual clock: each with a host, crash-faithful files and a store session.
+
+``SimulatedCluster`` runs real brokers under a ``ScriptedController``, over a network that delays and
+partitions, with one shared store. Everything random comes from one seed, so a run can be repeated exactly.
+Brokers stop cleanly, are killed (the process alone, or with a power failure that loses unsynced writes),
+paused, cut off, lose their store session, or get a step of their wall clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from odradek.broker.broker import Broker
+from odradek.broker.environment import Environment
+from odradek.model.ids import TopicPartition
+from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
+from odradek.testing.broker import STORE_ADDRESS, DelayedEnsemble
+from odradek.testing.clock import Process, VirtualClock, VirtualLoop
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.files import MemoryFileSystem
+from odradek.testing.invariants import Incarnation, InvariantChecker, StoredIsr, Violation
+from odradek.testing.network import MemoryNetwork
+from odradek.testing.scripted_controller import CONTROLLER_HOST, ScriptedController
+from odradek.testing.workers import InlineWorkers
+
+DIRECTORY: Final = "/data"
+PORT: Final = 9092
+
+
+class _BrokerSessions:
+    """The store sessions of one broker process; their callbacks are part of it."""
+
+    def __init__(self, ensemble: EmbeddedEnsemble, process: Process) -> None:
+        self._ensemble = ensemble
+        self._process = process
+        self.sessions: list[EmbeddedStore] = []
+        self.defers_writes = False
+
+    async def open_session(self) -> EmbeddedStore:
+        session = self._ensemble.connect(self._call_soon)
+        self.sessions.append(session)
+        return session
+
+    def _call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(callback, context=self._process.context)
+
+    async def close(self) -> None:
+        for session in self.sessions:
+            await session.close()
+
+    async def expire(self) -> None:
+        for session in list(self.sessions):
+            await self._ensemble.expire(session.session_id)
+
+
+class SimulatedBroker:
+    """A broker and the host it runs on, over all its incarnations."""
+
+    def __init__(self, cluster: SimulatedCluster, broker_id: int, settings: Mapping[str, str]) -> None:
+        self.broker_id = broker_id
+        self.host = f"broker{broker_id}"
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.files = MemoryFileSystem(self.clock.wall_ms)
+        self.incarnation = 0
+        self.broker: Broker | None = None
+        self._is_stopping = False
+        self._cluster = cluster
+        self._process = Process(self.host)
+        self._store = _BrokerSessions(cluster.ensemble, self._process)
+        self._settings = {
+            "broker.id": str(broker_id),
+            "log.dirs": DIRECTORY,
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "zookeeper.connect": STORE_ADDRESS,
+            **settings,
+        }
+        self.files.make_directories(DIRECTORY)
+        self.files.sync_dir("/")
+
+    @property
+    def is_running(self) -> bool:
+        return self.broker is not None and not self._is_stopping
+
+    @property
+    def is_paused(self) -> bool:
+        return self._process.is_paused
+
+    async def start(self) -> None:
+        """Start a new incarnation. The store session of the last one must have ended."""
+        assert self.broker is None, f"{self.host} runs already"
+        self.incarnation += 1
+        self._is_stopping = False
+        self._process = Process(f"{self.host}.{self.incarnation}")
+        self._store = _BrokerSessions(self._cluster.ensemble, self._process)
+        broker = Broker(self._settings, self._environment())
+        try:
+            await self._process.run(broker.start())
+        except BaseException:
+            await self._end_process()
+            raise
+        self.broker = broker
+
+    def _environment(self) -> Environment:
+        cluster = self._cluster
+        return Environment(
+            clock=self.clock,
+            entropy=SeededEntropy(cluster.entropy.below(1 << 30)),
+            files=self.files,
+            network=cluster.network.host(self.host),
+            host_name=lambda: self.host,
+            open_store=lambda path: self._store,
+            workers=InlineWorkers(),
+        )
+
+    async def stop(self) -> None:
+        """Stop cleanly."""
+        if self.broker is not None and not self._is_stopping:
+            self._is_stopping = True
+            await self._process.run(self.broker.stop())
+            self.broker = None
+            await self._end_process()
+
+    async def kill(self, *, power_failure: bool = False) -> None:
+        """End the process at once. Its store session stays until it expires."""
+        self.broker = None
+        self._cluster.network.reset_all(self.host)
+        if power_failure:
+            self.files.crash(self._cluster.entropy)
+        await self._end_process()
+
+    async def _end_process(self) -> None:
+        self.files.end_process()
+        self._cluster.network.reset_all(self.host)
+        await self._process.kill()
+
+    async def expire_session(self) -> None:
+        """Expire the store session, as ZooKeeper does after ``zookeeper.session.timeout.ms``."""
+        await self._store.expire()
+
+    def pause(self) -> None:
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
+
+def _raise(violation: Violation) -> None:
+    raise violation
+
+
+class SimulatedCluster:
+    """Brokers, their controller, network and store. Created on a running virtual loop."""
+
+    def __init__(
+        self, seed: int, brokers: int = 3, settings: Mapping[str, str] | None = None, delay_max_ms: int = 20
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "a simulation runs on virtual time"
+        self.entropy = SeededEntropy(seed)
+        self.clock = VirtualClock(loop)
+        self.network = MemoryNetwork(SeededEntropy(self.entropy.below(1 << 30)), delay_max_ms=delay_max_ms)
+        self.ensemble = DelayedEnsemble(self.clock, SeededEntropy(self.entropy.below(1 << 30)))
+        self.controller = ScriptedController(
+            self.ensemble.connect(),
+            self.network.host(CONTROLLER_HOST),
+            SeededEntropy(self.entropy.below(1 << 30)),
+        )
+        self.brokers = {
+            broker_id: SimulatedBroker(self, broker_id, settings or {}) for broker_id in range(brokers)
+        }
+        self.checker = InvariantChecker(self._incarnations, self._stored_isr)
+        self.on_violation: Callable[[Violation], None] = _raise
+        """Called with the first violation, after which nothing is checked."""
+        self._loop = loop
+
+    async def start(self) -> None:
+        await self.controller.start()
+        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+        self._loop.after_turn = self._check
+
+    def _check(self) -> None:
+        try:
+            self.checker.check()
+        except Violation as violation:
+            self._loop.after_turn = None
+            self.on_violation(violation)
+
+    async def stop(self) -> None:
+        self._loop.after_turn = None
+        self.network.heal()
+        for broker in self.brokers.values():
+            if broker.is_paused:
+                broker.resume()
+            await broker.kill()
+        await self.controller.stop()
+        await self.ensemble.close()
+
+    async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
+        """Create a topic with replicas on consecutive brokers."""
+        ids = sorted(self.brokers)
+        assignment = {
+            number: tuple(ids[(number + replica) % len(ids)] for replica in range(replication_factor))
+            for number in range(partitions)
+        }
+        topic_id = self.entropy.uuid()
+        await self.controller.run(lambda: self.controller.create_topic(name, assignment, topic_id))
+
+    def running(self) -> list[SimulatedBroker]:
+        return [broker for broker in self.brokers.values() if broker.is_running]
+
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self.controller.state.states)
+
+    def _incarnations(self) -> Iterator[Incarnation]:
+        for broker in self.brokers.values():
+            if broker.broker is not None:
+                yield Incarnation(broker.broker_id, broker.incarnation, broker.broker.replica_manager)
+
+    def _stored_isr(self, partition: TopicPartition) -> StoredIsr | None:
+        state = self.controller.state.states.get(partition)
+        return None if state is None else StoredIsr(state.leader_epoch, state.isr)

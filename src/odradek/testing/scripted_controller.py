@@ -1,0 +1,652 @@
+"""A controller for simulations: Kafka's rules for leaders and ISR, driven by a test.
+
+It is a broker without replicas on a host of its own: it registers in the store, is named as controller in
+UpdateMetadata, and serves AlterPartition, AllocateProducerIds and ControlledShutdown. Requests to one
+broker keep their order and are retried until that broker's epoch is gone. ``fail_over`` replaces it by its
+successor with the next controller epoch; ``replay`` sends an old request once more, as a network may.
+
+Decisions are small synchronous methods over ``ControllerState``; they are written once more here, apart from
+``odradek.controller``, so that a simulation does not share the mistakes of what it tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import NO_LEADER, TopicId, TopicPartition
+from odradek.ports.entropy import Entropy
+from odradek.store import znode_paths
+from odradek.store.broker_registration import RegisteredBroker, read_brokers, register_broker
+from odradek.store.controller_election import elect
+from odradek.store.partition_states import (
+    VersionedLeaderAndIsr,
+    create_partition_states,
+    write_partition_states,
+)
+from odradek.store.port import Store
+from odradek.store.topics import create_topic
+from odradek.store.znodes import (
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    RegisteredEndpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from odradek.testing.broker import Client, ConnectionEnded
+from odradek.testing.network import MemoryHost
+from odradek.testing.request_server import RequestServer
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from odradek.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+CONTROLLER_ID: Final = 100
+CONTROLLER_HOST: Final = "controller"
+PORT: Final = 9092
+LISTENER: Final = "PLAINTEXT"
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
+ALTER_PARTITION: Final = 56
+VERSIONS: Final = {LEADER_AND_ISR: 7, STOP_REPLICA: 4, UPDATE_METADATA: 8}
+REQUEST_TIMEOUT_S: Final = 30
+RETRY_S: Final = 0.1
+SENT_REQUESTS_MAX: Final = 200
+"""Sent requests kept for ``replay``."""
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """Committed state of a partition; ``partition_epoch`` is the version of its znode."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    controller_epoch: int
+
+
+@dataclass
+class ControllerState:
+    """The controller's view of the cluster."""
+
+    controller_epoch: int = 1
+    brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    shutting_down: set[int] = field(default_factory=set)
+    offline: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    """Replicas in failed log directories."""
+
+    def can_lead(self, partition: TopicPartition, broker_id: int) -> bool:
+        return (
+            broker_id in self.brokers
+            and broker_id not in self.shutting_down
+            and (partition, broker_id) not in self.offline
+        )
+
+    def elect(self, partition: TopicPartition) -> PartitionState | None:
+        """Return the state with the first eligible ISR member as leader; None if there is none."""
+        state = self.states[partition]
+        eligible = [member for member in state.isr if self.can_lead(partition, member)]
+        leader = next((replica for replica in self.replicas[partition] if replica in eligible), None)
+        if leader is None:
+            return None
+        return self._next(state, leader, tuple(eligible))
+
+    def without_replica(self, partition: TopicPartition, broker_id: int) -> PartitionState | None:
+        """Return the state without a failed replica; the last member stays in the ISR."""
+        state = self.states[partition]
+        if broker_id not in state.isr and broker_id != state.leader:
+            return None
+        isr = tuple(member for member in state.isr if member != broker_id) or state.isr
+        leader = NO_LEADER if state.leader == broker_id else state.leader
+        if (leader, isr) == (state.leader, state.isr):
+            return None
+        return self._next(state, leader, isr)
+
+    def _next(self, state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:
+        return PartitionState(
+            leader, state.leader_epoch + 1, isr, state.partition_epoch, self.controller_epoch
+        )
+
+    def check_alter_partition(
+        self, partition: TopicPartition, change: AlterPartitionRequestPartitionData, broker_id: int
+    ) -> tuple[ErrorCode, tuple[int, ...]]:
+        """Return the error of a proposed ISR change, and the proposed ISR."""
+        state = self.states.get(partition)
+        isr = tuple(member.broker_id for member in change.new_isr_with_epochs) or tuple(change.new_isr)
+        if state is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, isr
+        if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
+            return ErrorCode.NOT_CONTROLLER, isr
+        if change.leader_epoch < state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, isr
+        if isr == state.isr:
+            return ErrorCode.NONE, isr
+        if change.partition_epoch < state.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION, isr
+        if broker_id != state.leader or broker_id not in isr:
+            return ErrorCode.INVALID_REQUEST, isr
+        if any(member not in self.brokers or member in self.shutting_down for member in isr):
+            return ErrorCode.INELIGIBLE_REPLICA, isr
+        return ErrorCode.NONE, isr
+
+
+class ScriptedController:
+    def __init__(self, store: Store, host: MemoryHost, entropy: Entropy, delay_max_ms: int = 500) -> None:
+        """``delay_max_ms`` delays the reaction to broker changes, so that several may be seen at once."""
+        self.state = ControllerState()
+        self._store = store
+        self._host = host
+        self._entropy = entropy
+        self._delay_max_ms = delay_max_ms
+        self._changes: asyncio.Queue[Callable[[], Any]] = asyncio.Queue()
+        self._channels: dict[int, _Channel] = {}
+        self._server = RequestServer(
+            {
+                ALTER_PARTITION: (range(4), self._alter_partition),
+                CONTROLLED_SHUTDOWN: (range(4), self._controlled_shutdown),
+            }
+        )
+        self._task: asyncio.Task[None] | None = None
+        self.on_elected: Callable[[TopicPartition, PartitionState], None] = lambda partition, state: None
+        """Called with each committed state that has a new leader epoch."""
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        """Called if the controller itself fails."""
+
+    # Life cycle.
+
+    async def start(self) -> None:
+        await self._server.listen(self._host, PORT)
+        await self._store.ensure_path(znode_paths.BROKER_IDS)
+        endpoint = RegisteredEndpoint(LISTENER, "PLAINTEXT", CONTROLLER_HOST, PORT)
+        await register_broker(self._store, CONTROLLER_ID, BrokerRegistration((endpoint,), 0, None))
+        await elect(self._store, CONTROLLER_ID, 0)
+        await self._watch_brokers()
+        self._task = asyncio.get_running_loop().create_task(self._process())
+        self._task.add_done_callback(self._on_ended)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            assert error is not None, "the controller runs until it is stopped"
+            self.on_failure(error)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        for channel in self._channels.values():
+            channel.close()
+        self._server.close()
+
+    async def _process(self) -> None:
+        while True:
+            change = await self._changes.get()
+            await asyncio.sleep(self._entropy.below(self._delay_max_ms + 1) / 1000)
+            await change()
+
+    async def run(self, change: Callable[[], Any]) -> None:
+        """Run a change after those before it, and wait for it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def wrapped() -> None:
+            await change()
+            if not done.done():  # the broker that waited is gone
+                done.set_result(None)
+
+        self._changes.put_nowait(wrapped)
+        await done
+
+    async def _watch_brokers(self) -> None:
+        await self._store.watch_children(
+            znode_paths.BROKER_IDS, lambda event: self._changes.put_nowait(self._on_brokers_changed)
+        )
+
+    # Brokers.
+
+    async def _on_brokers_changed(self) -> None:
+        await self._watch_brokers()
+        registered = await read_brokers(self._store)
+        known = {broker_id: broker.broker_epoch for broker_id, broker in self.state.brokers.items()}
+        dead = [broker_id for broker_id in known if broker_id not in registered]
+        bounced = [
+            broker_id
+            for broker_id, broker in registered.items()
+            if broker_id in known and known[broker_id] != broker.broker_epoch
+        ]
+        new = [broker_id for broker_id in registered if broker_id not in known]
+        await self._on_failure(dead + bounced)
+        await self._on_startup({broker_id: registered[broker_id] for broker_id in new + bounced})
+
+    async def _on_failure(self, broker_ids: Sequence[int]) -> None:
+        for broker_id in broker_ids:
+            self.state.brokers.pop(broker_id, None)
+            self.state.shutting_down.discard(broker_id)
+            self.state.offline = {item for item in self.state.offline if item[1] != broker_id}
+            channel = self._channels.pop(broker_id, None)
+            if channel is not None:
+                channel.close()
+        if not broker_ids:
+            return
+        led = [p for p, state in self.state.states.items() if state.leader in broker_ids]
+        await self._write({p: elected for p in led if (elected := self.state.elect(p)) is not None})
+        for broker_id in broker_ids:
+            await self._remove_from_isr(broker_id, list(self.state.states))
+        self._send_update_metadata(self.state.brokers, ())
+
+    async def _remove_from_isr(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        changed = {p: self.state.without_replica(p, broker_id) for p in partitions}
+        await self._write({p: state for p, state in changed.items() if state is not None})
+
+    async def _on_startup(self, brokers: Mapping[int, RegisteredBroker]) -> None:
+        if not brokers:
+            return
+        self.state.brokers.update(brokers)
+        for broker_id, broker in brokers.items():
+            if broker_id != CONTROLLER_ID:
+                self._channels[broker_id] = _Channel(self._host, broker_id, broker)
+        self._send_update_metadata(self.state.brokers, ())
+        self._send_update_metadata(brokers, self.state.states)
+        hosted = [p for p, replicas in self.state.replicas.items() if set(replicas) & brokers.keys()]
+        self._send_leader_and_isr(hosted, brokers)
+        await self._elect_offline()
+
+    async def _elect_offline(self) -> None:
+        offline = [p for p, state in self.state.states.items() if not self.state.can_lead(p, state.leader)]
+        await self._write({p: elected for p in offline if (elected := self.state.elect(p)) is not None})
+
+    # Topics and leaders.
+
+    async def create_topic(
+        self, name: str, assignment: Mapping[int, tuple[int, ...]], topic_id: TopicId
+    ) -> None:
+        """Create a topic with leaders; to be called through ``run``."""
+        replicas = {number: ReplicaAssignment(members) for number, members in assignment.items()}
+        await self._store.ensure_path(znode_paths.TOPICS)
+        await create_topic(self._store, name, TopicAssignment(topic_id, replicas), {})
+        self.state.topic_ids[name] = topic_id
+        states = {}
+        for number, members in assignment.items():
+            partition = TopicPartition(name, number)
+            self.state.replicas[partition] = members
+            live = tuple(member for member in members if member in self.state.brokers)
+            states[partition] = PartitionState(live[0], 0, live, 0, self.state.controller_epoch)
+        stored = {partition: _stored(state) for partition, state in states.items()}
+        for partition, version in (await create_partition_states(self._store, stored)).items():
+            assert isinstance(version, int), version
+            self.state.states[partition] = replace(states[partition], partition_epoch=version)
+            self.on_elected(partition, self.state.states[partition])
+        self._send_leader_and_isr(list(states), self.state.brokers, is_new=True)
+        self._send_update_metadata(self.state.brokers, states)
+
+    async def move_leader(self, partition: TopicPartition, leader: int) -> None:
+        """Elect another ISR member, as a preferred election does; to be called through ``run``."""
+        state = self.state.states[partition]
+        if leader in state.isr and leader != state.leader and self.state.can_lead(partition, leader):
+            await self._write({partition: self.state._next(state, leader, state.isr)})
+
+    async def fail_over(self) -> None:
+        """Become the next controller: drop what is queued, send the whole state under the next epoch."""
+        self.state.controller_epoch += 1
+        for channel in self._channels.values():
+            channel.drop_queued()
+        self._send_update_metadata(self.state.brokers, self.state.states)
+        self._send_leader_and_isr(list(self.state.states), self.state.brokers)
+        await self._elect_offline()
+
+    async def bump_leader_epoch(self, partition: TopicPartition) -> None:
+        """Keep the leader under a new leader epoch, as a reassignment does when it begins."""
+        state = self.state.states[partition]
+        if state.leader != NO_LEADER:
+            await self._write({partition: self.state._next(state, state.leader, state.isr)})
+
+    def replay(self) -> bool:
+        """Send an old request again on a connection of its own; return whether there is one."""
+        channels = [channel for channel in self._channels.values() if channel.sent]
+        if not channels:
+            return False
+        channel = channels[self._entropy.below(len(channels))]
+        channel.replay(self._entropy.below(len(channel.sent)))
+        return True
+
+    async def _write(self, changed: Mapping[TopicPartition, PartitionState]) -> None:
+        """Write states to the store, then tell the replicas and all brokers."""
+        if not changed:
+            return
+        stored = {
+            partition: VersionedLeaderAndIsr(_stored(state), state.partition_epoch)
+            for partition, state in changed.items()
+        }
+        for partition, version in (await write_partition_states(self._store, stored)).items():
+            assert isinstance(version, int), version  # this controller is the only writer
+            previous = self.state.states[partition]
+            self.state.states[partition] = replace(changed[partition], partition_epoch=version)
+            if changed[partition].leader_epoch > previous.leader_epoch:
+                self.on_elected(partition, self.state.states[partition])
+        self._send_leader_and_isr(list(changed), self.state.brokers)
+        self._send_update_metadata(self.state.brokers, changed)
+
+    # Requests to brokers.
+
+    def _send_leader_and_isr(
+        self, partitions: Iterable[TopicPartition], broker_ids: Iterable[int], *, is_new: bool = False
+    ) -> None:
+        for broker_id in broker_ids:
+            hosted = [p for p in partitions if broker_id in self.state.replicas[p]]
+            if hosted and broker_id in self._channels:
+                request = self._leader_and_isr_request(broker_id, hosted, is_new=is_new)
+                self._channels[broker_id].send(LEADER_AND_ISR, request, self._on_leader_and_isr_response)
+
+    def _leader_and_isr_request(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, is_new: bool
+    ) -> LeaderAndIsrRequest:
+        state = self.state
+        topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
+        for partition in partitions:
+            stored = state.states[partition]
+            topics.setdefault(partition.topic, []).append(
+                LeaderAndIsrPartitionState(
+                    partition_index=partition.partition,
+                    controller_epoch=stored.controller_epoch,
+                    leader=stored.leader,
+                    leader_epoch=stored.leader_epoch,
+                    isr=list(stored.isr),
+                    partition_epoch=stored.partition_epoch,
+                    replicas=list(state.replicas[partition]),
+                    is_new=is_new,
+                )
+            )
+        leaders = {state.states[p].leader for p in partitions} & state.brokers.keys()
+        return LeaderAndIsrRequest(
+            controller_id=CONTROLLER_ID,
+            controller_epoch=state.controller_epoch,
+            broker_epoch=state.brokers[broker_id].broker_epoch,
+            topic_states=[
+                LeaderAndIsrTopicState(name, state.topic_ids[name], states) for name, states in topics.items()
+            ],
+            live_leaders=[
+                LeaderAndIsrLiveLeader(
+                    leader,
+                    state.brokers[leader].registration.endpoints[0].host,
+                    state.brokers[leader].registration.endpoints[0].port,
+                )
+                for leader in sorted(leaders)
+            ],
+        )
+
+    def _send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        partitions = list(partitions)
+        for broker_id in broker_ids:
+            if broker_id in self._channels:
+                self._channels[broker_id].send(
+                    UPDATE_METADATA, self._update_metadata_request(broker_id, partitions)
+                )
+
+    def _update_metadata_request(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> UpdateMetadataRequest:
+        state = self.state
+        topics: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for partition in partitions:
+            stored = state.states[partition]
+            replicas = state.replicas[partition]
+            topics.setdefault(partition.topic, []).append(
+                UpdateMetadataPartitionState(
+                    partition_index=partition.partition,
+                    controller_epoch=stored.controller_epoch,
+                    leader=stored.leader,
+                    leader_epoch=stored.leader_epoch,
+                    isr=list(stored.isr),
+                    zk_version=stored.partition_epoch,
+                    replicas=list(replicas),
+                    offline_replicas=[
+                        r for r in replicas if r not in state.brokers or (partition, r) in state.offline
+                    ],
+                )
+            )
+        return UpdateMetadataRequest(
+            controller_id=CONTROLLER_ID,
+            controller_epoch=state.controller_epoch,
+            broker_epoch=state.brokers[broker_id].broker_epoch,
+            topic_states=[
+                UpdateMetadataTopicState(name, state.topic_ids[name], states)
+                for name, states in topics.items()
+            ],
+            live_brokers=[
+                UpdateMetadataBroker(
+                    id=live,
+                    endpoints=[
+                        UpdateMetadataEndpoint(endpoint.port, endpoint.host, endpoint.listener, 0)
+                        for endpoint in registered.registration.endpoints
+                    ],
+                    rack=registered.registration.rack,
+                )
+                for live, registered in sorted(state.brokers.items())
+            ],
+        )
+
+    def _on_leader_and_isr_response(self, broker_id: int, response: Any) -> None:
+        """Take replicas in failed log directories out of service."""
+        names = {topic_id: name for name, topic_id in self.state.topic_ids.items()}
+        failed = [
+            TopicPartition(names[topic.topic_id], error.partition_index)
+            for topic in response.topics
+            for error in topic.partition_errors
+            if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        new = [p for p in failed if (p, broker_id) not in self.state.offline]
+        if not new:
+            return
+
+        async def apply() -> None:
+            self.state.offline.update((p, broker_id) for p in new)
+            led = [p for p in new if self.state.states[p].leader == broker_id]
+            await self._write({p: elected for p in led if (elected := self.state.elect(p)) is not None})
+            await self._remove_from_isr(broker_id, new)
+
+        self._changes.put_nowait(apply)
+
+    # Requests of brokers.
+
+    async def _alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        broker = self.state.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        response: AlterPartitionResponse | None = None
+
+        async def apply() -> None:
+            nonlocal response
+            response = await self._apply_alter_partition(request, version)
+
+        await self.run(apply)
+        assert response is not None
+        return response
+
+    async def _apply_alter_partition(
+        self, request: AlterPartitionRequest, version: int
+    ) -> AlterPartitionResponse:
+        names = {topic_id: name for name, topic_id in self.state.topic_ids.items()}
+        response = AlterPartitionResponse()
+        for topic in request.topics:
+            name = topic.topic_name if version < 2 else names.get(topic.topic_id, "")
+            results = [
+                await self._apply_change(TopicPartition(name, change.partition_index), change, request)
+                for change in topic.partitions
+            ]
+            response.topics.append(AlterPartitionResponseTopicData(name, topic.topic_id, results))
+        return response
+
+    async def _apply_change(
+        self,
+        partition: TopicPartition,
+        change: AlterPartitionRequestPartitionData,
+        request: AlterPartitionRequest,
+    ) -> AlterPartitionResponsePartitionData:
+        code, isr = self.state.check_alter_partition(partition, change, request.broker_id)
+        if code is not ErrorCode.NONE:
+            return AlterPartitionResponsePartitionData(partition.partition, code)
+        state = self.state.states[partition]
+        if isr != state.isr:
+            written = replace(state, isr=isr, controller_epoch=self.state.controller_epoch)
+            stored = VersionedLeaderAndIsr(_stored(written), state.partition_epoch)
+            version = (await write_partition_states(self._store, {partition: stored}))[partition]
+            assert isinstance(version, int), version
+            state = self.state.states[partition] = replace(written, partition_epoch=version)
+            self._send_update_metadata(self.state.brokers, [partition])
+        return AlterPartitionResponsePartitionData(
+            partition.partition,
+            ErrorCode.NONE,
+            state.leader,
+            state.leader_epoch,
+            list(state.isr),
+            0,
+            state.partition_epoch,
+        )
+
+    async def _controlled_shutdown(
+        self, request: ControlledShutdownRequest, version: int
+    ) -> ControlledShutdownResponse:
+        broker_id = request.broker_id
+        broker = self.state.brokers.get(broker_id)
+        if broker is None or request.broker_epoch < broker.broker_epoch:
+            return ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
+
+        async def apply() -> None:
+            self.state.shutting_down.add(broker_id)
+            shared = [p for p, r in self.state.replicas.items() if broker_id in r and len(r) > 1]
+            led = [p for p in shared if self.state.states[p].leader == broker_id]
+            await self._write({p: elected for p in led if (elected := self.state.elect(p)) is not None})
+            followed = [p for p in shared if self.state.states[p].leader != broker_id]
+            await self._remove_from_isr(broker_id, followed)
+            self._send_stop_replica(broker_id, followed)
+
+        await self.run(apply)
+        remaining = [
+            RemainingPartition(*p) for p, state in self.state.states.items() if state.leader == broker_id
+        ]
+        return ControlledShutdownResponse(ErrorCode.NONE, remaining)
+
+    def _send_stop_replica(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool = False
+    ) -> None:
+        if not partitions or broker_id not in self._channels:
+            return
+        topics: dict[str, list[StopReplicaPartitionState]] = {}
+        for partition in partitions:
+            epoch = self.state.states[partition].leader_epoch
+            topics.setdefault(partition.topic, []).append(
+                StopReplicaPartitionState(partition.partition, epoch, delete)
+            )
+        request = StopReplicaRequest(
+            controller_id=CONTROLLER_ID,
+            controller_epoch=self.state.controller_epoch,
+            broker_epoch=self.state.brokers[broker_id].broker_epoch,
+            topic_states=[StopReplicaTopicState(name, states) for name, states in topics.items()],
+        )
+        self._channels[broker_id].send(STOP_REPLICA, request)
+
+
+def _stored(state: PartitionState) -> LeaderIsrAndControllerEpoch:
+    return LeaderIsrAndControllerEpoch(state.leader, state.leader_epoch, state.isr, state.controller_epoch)
+
+
+OnResponse = Callable[[int, Any], None]
+
+
+class _Channel:
+    """Requests to one broker incarnation, in order, each until there is a response."""
+
+    def __init__(self, host: MemoryHost, broker_id: int, broker: RegisteredBroker) -> None:
+        self._host = host
+        self._broker_id = broker_id
+        self._endpoint = broker.registration.endpoints[0]
+        self._queue: deque[tuple[int, Any, OnResponse | None]] = deque()
+        self._wakeup = asyncio.Event()
+        self.sent: deque[tuple[int, Any]] = deque(maxlen=SENT_REQUESTS_MAX)
+        self._replays: set[asyncio.Task[None]] = set()
+        self._task = asyncio.get_running_loop().create_task(self._send_all())
+
+    def send(self, api_key: int, request: Any, on_response: OnResponse | None = None) -> None:
+        self._queue.append((api_key, request, on_response))
+        self._wakeup.set()
+
+    def drop_queued(self) -> None:
+        self._queue.clear()
+
+    def close(self) -> None:
+        self._task.cancel()
+        for task in self._replays:
+            task.cancel()
+
+    def replay(self, index: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._replay(*self.sent[index]))
+        self._replays.add(task)
+        task.add_done_callback(self._replays.discard)
+
+    async def _replay(self, api_key: int, request: Any) -> None:
+        with suppress(OSError, TimeoutError, ConnectionEnded):
+            client = await self._connect()
+            await client.request(api_key, VERSIONS[api_key], request)
+            client.close()
+
+    async def _connect(self) -> Client:
+        return await Client.connect(
+            self._host, self._endpoint.port, self._endpoint.host, client_id="controller"
+        )
+
+    async def _send_all(self) -> None:
+        client: Client | None = None
+        while True:
+            if not self._queue:
+                self._wakeup.clear()
+                await self._wakeup.wait()
+                continue
+            api_key, request, on_response = self._queue[0]
+            try:
+                if client is None or not client.is_open:
+                    client = await self._connect()
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    response = await client.request(api_key, VERSIONS[api_key], request)
+            except (OSError, TimeoutError, ConnectionEnded):
+                if client is not None:
+                    client.close()
+                    client = None
+                await asyncio.sleep(RETRY_S)
+                continue
+            if self._queue and self._queue[0][1] is request:
+                self._queue.popleft()
+            self.sent.append((api_key, request))
+            if on_response is not None and response.error_code == ErrorCode.NONE:
+                on_response(self._broker_id, response)

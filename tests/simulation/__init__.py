@@ -1,0 +1,1 @@
+"""Simulation of whole clusters: workload, faults, and the invariants that hold throughout."""

@@ -1,0 +1,62 @@
+"""Run many simulations: `python -m tests.simulation.run --seeds 3000 --brokers 3 --first 1 --processes 2`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+from tests.simulation.simulate import FAULTS, Result, SimulationFailed, simulate
+
+
+def run_seed(seed: int, brokers: int, faults: int) -> Result | tuple[int, str]:
+    try:
+        return simulate(seed, brokers, faults)
+    except SimulationFailed as failed:
+        return seed, str(failed)
+
+
+def run_seeds(
+    seeds: Iterable[int], brokers: int, faults: int, processes: int
+) -> tuple[list[Result], list[str]]:
+    """Run all seeds; return the results and the descriptions of the failures."""
+    results, failures = [], []
+    with ProcessPoolExecutor(processes) as pool:
+        for outcome in pool.map(partial(run_seed, brokers=brokers, faults=faults), seeds, chunksize=4):
+            if isinstance(outcome, Result):
+                results.append(outcome)
+            else:
+                failures.append(outcome[1])
+                print(outcome[1], flush=True)
+            done = len(results) + len(failures)
+            if done % 100 == 0:
+                print(f"{done} seeds, {len(failures)} failures", flush=True)
+    return results, failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Simulate clusters with faults, one per seed.")
+    parser.add_argument("--seeds", type=int, default=200, help="Number of seeds.")
+    parser.add_argument("--first", type=int, default=1, help="First seed.")
+    parser.add_argument("--brokers", type=int, default=3, help="Brokers per cluster.")
+    parser.add_argument("--faults", type=int, default=FAULTS, help="Faults per simulation.")
+    parser.add_argument("--processes", type=int, default=2, help="Processes.")
+    options = parser.parse_args()
+    started = time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    results, failures = run_seeds(seeds, options.brokers, options.faults, options.processes)
+    print(
+        f"{len(results) + len(failures)} seeds, {len(failures)} failures, "
+        f"{sum(result.acknowledged for result in results)} acknowledged records, "
+        f"{sum(result.checks for result in results)} checks, "
+        f"{sum(result.virtual_ms for result in results) / 3_600_000:.1f} virtual hours, "
+        f"{time.monotonic() - started:.0f} s"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""One simulation: a cluster, clients and faults from a seed; the invariants are checked throughout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+from tests.simulation.faults import FaultInjector
+from tests.simulation.workload import Consumer, Producer
+
+from odradek.log.log import Log
+from odradek.model.ids import TopicPartition
+from odradek.testing.clock import run_virtually
+from odradek.testing.cluster import SimulatedCluster
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.invariants import Violation
+
+TOPIC = "events"
+FAULTS = 25
+ATTEMPTS_MAX = 5
+RECOVERY_S = 120.0
+"""Virtual time in which everything must be in sync again after the last fault."""
+
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.wait.max.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "zookeeper.session.timeout.ms": "6000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "log.segment.bytes": "2000",
+    "log.cleaner.enable": "false",
+    "log.retention.ms": "-1",
+}
+DURABLE = {"log.flush.interval.messages": "1"}
+"""With every append synced, even a power failure of all brokers may lose nothing acknowledged."""
+
+
+@dataclass
+class Result:
+    """Figures of a simulation without violations."""
+
+    seed: int
+    acknowledged: int
+    checks: int
+    virtual_ms: int
+    history: list[str]
+
+
+class SimulationFailed(AssertionError):
+    """A violation with the seed and the faults that led to it."""
+
+    def __init__(self, seed: int, error: BaseException, history: list[str]) -> None:
+        name = error.name if isinstance(error, Violation) else type(error).__name__
+        super().__init__("\n".join([f"seed {seed}: {error}", *history]))
+        self.seed = seed
+        self.name = name
+        self.error = error
+
+
+def simulate(seed: int, brokers: int = 3, faults: int = FAULTS) -> Result:
+    """Run one simulation; raise ``SimulationFailed`` if an invariant is violated."""
+    return run_virtually(lambda: _Simulation(seed, brokers, faults).run())
+
+
+class _Simulation:
+    def __init__(self, seed: int, brokers: int, faults: int) -> None:
+        entropy = SeededEntropy(seed)
+        self._seed = seed
+        self._fault_count = faults
+        is_durable = entropy.below(2) == 0
+        settings = {**SETTINGS, **DURABLE} if is_durable else SETTINGS
+        self._cluster = SimulatedCluster(entropy.below(1 << 30), brokers, settings)
+        self._faults = FaultInjector(
+            self._cluster, SeededEntropy(entropy.below(1 << 30)), power_failures=is_durable
+        )
+        self._entropy = entropy
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> Result:
+        cluster = self._cluster
+        try:
+            cluster.controller.on_failure = self._fail
+            cluster.on_violation = self._fail
+            await cluster.start()
+            await self._until_failure(self._scenario())
+        except BaseException as error:
+            raise SimulationFailed(self._seed, error, self._faults.history) from error
+        finally:
+            await cluster.stop()
+        return Result(
+            self._seed,
+            cluster.checker.acknowledged_count,
+            cluster.checker.check_count,
+            cluster.clock.monotonic_ms(),
+            self._faults.history,
+        )
+
+    async def _until_failure(self, work: Coroutine[None, None, None]) -> None:
+        """Run work until it ends or an invariant is violated."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            task.cancel()
+            self._failure.result()
+        await task
+
+    async def _scenario(self) -> None:
+        cluster = self._cluster
+        await self._wait_for(
+            lambda: len(cluster.controller.state.brokers) == len(cluster.brokers) + 1, "start"
+        )
+        factor = min(3, len(cluster.brokers))
+        await cluster.create_topic(TOPIC, 2, factor)
+        partitions = cluster.partitions()
+        producers = [
+            Producer(cluster, f"p{number}", partitions, SeededEntropy(self._entropy.below(1 << 30)))
+            for number in range(3)
+        ]
+        consumers = [
+            Consumer(cluster, partition, SeededEntropy(self._entropy.below(1 << 30)), number)
+            for number, partition in enumerate(partitions)
+        ]
+        clients = [
+            *(asyncio.ensure_future(producer.run()) for producer in producers),
+            *(asyncio.ensure_future(consumer.run()) for consumer in consumers),
+        ]
+        for client in clients:
+            client.add_done_callback(self._on_client_done)
+        await self._faults.run(self._fault_count)
+        await self._faults.repair()
+        await self._wait_for(self._is_in_sync, "every partition in sync")
+        await self._produce_to_all(partitions)
+        for client in clients[: len(producers)]:
+            client.cancel()
+        await self._wait_for(lambda: self._is_in_sync() and self._is_replicated(), "equal replicas")
+        await self._wait_for(
+            lambda: all(
+                consumer.position >= cluster.checker.committed_end(consumer._partition)
+                for consumer in consumers
+            ),
+            "consumers at the end",
+        )
+        for client in clients:
+            client.cancel()
+        cluster.checker.check()
+        cluster.checker.check_final(self._logs())
+
+    async def _produce_to_all(self, partitions: Sequence[TopicPartition]) -> None:
+        """Write to each partition; the first attempts may go to a former leader."""
+        producer = Producer(self._cluster, "last", partitions, SeededEntropy(self._entropy.below(1 << 30)))
+        for partition in partitions:
+            for _ in range(ATTEMPTS_MAX):
+                if await producer.produce(partition):
+                    break
+            else:
+                raise Violation("not-recovered", f"{partition} accepts no records: {self._describe()}")
+
+    def _on_client_done(self, client: asyncio.Future[None]) -> None:
+        if not client.cancelled() and (error := client.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + RECOVERY_S
+        while not condition():
+            if asyncio.get_running_loop().time() > deadline:
+                raise Violation("not-recovered", f"{what} within {RECOVERY_S} s: {self._describe()}")
+            await asyncio.sleep(0.1)
+
+    def _is_in_sync(self) -> bool:
+        state = self._cluster.controller.state
+        return all(
+            stored.leader in state.brokers and set(stored.isr) == set(state.replicas[partition])
+            for partition, stored in state.states.items()
+        )
+
+    def _is_replicated(self) -> bool:
+        logs = self._logs()
+        return all(
+            len({log.log_end_offset for _, log in replicas} | {log.high_watermark for _, log in replicas})
+            == 1
+            for replicas in logs.values()
+        )
+
+    def _logs(self) -> dict[TopicPartition, list[tuple[int, Log]]]:
+        logs: dict[TopicPartition, list[tuple[int, Log]]] = {}
+        for broker in self._cluster.running():
+            assert broker.broker is not None
+            for partition in broker.broker.replica_manager:
+                logs.setdefault(partition.topic_partition, []).append((broker.broker_id, partition.log))
+        return logs
+
+    def _describe(self) -> str:
+        lines = [f"{p}: {s}" for p, s in self._cluster.controller.state.states.items()]
+        for partition, replicas in self._logs().items():
+            ends = {broker_id: (log.high_watermark, log.log_end_offset) for broker_id, log in replicas}
+            lines.append(f"{partition}: high watermark and log end by broker {ends}")
+        return "; ".join(lines)

@@ -1,0 +1,31 @@
+"""Replication holds its invariants in simulated clusters, under every kind of fault."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.plants import PLANTS
+from tests.simulation.run_plants import ROOT
+from tests.simulation.simulate import simulate
+
+SEEDS = 200
+SEEDS_PER_TEST = 5
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
+def test_invariants_hold(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        assert simulate(seed).acknowledged > 0, f"seed {seed} acknowledged nothing"
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 5])
+def test_invariants_hold_with_other_numbers_of_brokers(brokers: int) -> None:
+    assert simulate(1_000 + brokers, brokers).checks > 0
+
+
+def test_simulation_repeats_exactly() -> None:
+    assert simulate(7) == simulate(7)
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.mistake)
+def test_plant_fits_the_code(plant) -> None:
+    assert (ROOT / "src" / plant.path).read_text().count(plant.before) == 1
