@@ -41,12 +41,13 @@ class Controller:
         self.requests: list[AlterPartitionRequest] = []
         self.versions_max: list[int | None] = []
         self.broker_epoch = 10
+        self.has_overlaps = False
         self._response: asyncio.Future[AlterPartitionResponse] | None = None
 
     async def send_to_controller(
         self, request: Any, timeout_ms: int, *, version_max: int | None = None
     ) -> Any:
-        assert self._response is None, "one request in flight"
+        self.has_overlaps = self.has_overlaps or self._response is not None
         self.requests.append(request)
         self.versions_max.append(version_max)
         self._response = asyncio.get_running_loop().create_future()
@@ -104,6 +105,7 @@ def run_scenario(scenario: Callable[[Fixture], Awaitable[None]]) -> None:
         fixture = Fixture()
         await scenario(fixture)
         await fixture.manager.close()
+        assert not fixture.controller.has_overlaps, "one request in flight"
 
     run_virtually(main)
 
@@ -209,6 +211,15 @@ def test_top_level_error_is_retried_with_the_current_broker_epoch(code: ErrorCod
         assert [request.broker_epoch for request in fixture.controller.requests] == [10, 11]
         assert [topic.topic_name for topic in fixture.controller.requests[1].topics] == ["a", "b"]
         assert fixture.results == {A: [], B: []}
+
+    run_scenario(scenario)
+
+
+def test_response_with_a_top_level_error_changes_nothing() -> None:
+    async def scenario(fixture: Fixture) -> None:
+        await fixture.submit(A)
+        await fixture.controller.respond(changed(A, A_ID), error=ErrorCode.STALE_BROKER_EPOCH)
+        assert fixture.results[A] == []
 
     run_scenario(scenario)
 

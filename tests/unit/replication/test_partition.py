@@ -139,6 +139,23 @@ def test_consumers_read_to_high_watermark_and_followers_to_log_end(run_scenario,
     run_scenario(scenario)
 
 
+def test_follower_may_be_broker_0(run_scenario, leader_and_isr, make_batch):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 0)))
+        append(partition, make_batch(b"a"))
+        assert values(read(partition, replica_id=0)) == [b"a"]
+        assert values(read(partition, replica_id=0, isolation=1)) == [b"a"]
+        assert partition.has_changed_since(follower_result(partition, 0), 0)
+
+    run_scenario(scenario)
+
+
+def follower_result(partition, log_end_offset):
+    result = read(partition, 1, replica_id=0)
+    result.log_end_offset = log_end_offset
+    return result
+
+
 def test_fetch_offset_may_be_between_high_watermark_and_log_end(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))

@@ -318,6 +318,24 @@ def test_stop_replica_is_fenced_by_leader_epoch(run_scenario, leader_and_isr, de
     run_scenario(scenario)
 
 
+def test_stop_replica_checks_waiting_requests(run_scenario, leader_and_isr):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr())
+        checks: list[int] = []
+
+        def check() -> bool:
+            checks.append(1)
+            return False
+
+        delayed = DelayedFetch(check, lambda: None)
+        fixture.replicas.delay_fetch(delayed, [partition], 60_000)
+        assert len(checks) == 1
+        await fixture.stop_replicas(ORDERS, delete=False)
+        assert len(checks) == 2
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize("leader_epoch", [-1, -2])
 def test_stop_replica_without_an_epoch_always_applies(run_scenario, leader_and_isr, leader_epoch):
     async def scenario(fixture):

@@ -29,11 +29,13 @@ class ControllerClient:
         self._harness = harness
         self.broker_id = harness.broker.broker_id
 
-    async def announce_brokers(self, *others: int, racks: dict[int, str] | None = None) -> None:
+    async def announce_brokers(
+        self, *others: int, racks: dict[int, str] | None = None, listener: str = "PLAINTEXT"
+    ) -> None:
         brokers = [
             UpdateMetadataBroker(
                 number,
-                endpoints=[UpdateMetadataEndpoint(9092, f"host{number}", "PLAINTEXT", 0)],
+                endpoints=[UpdateMetadataEndpoint(9092, f"host{number}", listener, 0)],
                 rack=(racks or {}).get(number),
             )
             for number in (self.broker_id, *others)

@@ -54,6 +54,24 @@ def test_follower_fetch_commits_what_it_has(run_scenario, read_records):
     run_scenario(scenario)
 
 
+def test_fetch_of_broker_0_counts(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        controller = ControllerClient(harness)
+        await controller.announce_brokers(0)
+        await controller.set_leader("orders", followers=(0,))
+        await harness.produce("orders", b"a", acks=1)
+        follower = await FollowerClient.connect(harness, 0)
+        waiting = follower.send({A: 1}, max_wait_ms=10_000)
+        await asyncio.sleep(0.01)
+        assert harness.broker._replica_manager.get_partition(*A).high_watermark == 1
+        await harness.produce("orders", b"b", acks=1)
+        await asyncio.sleep(0.01)
+        assert bytes(waiting.result().responses[0].partitions[0].records)
+
+    run_scenario(scenario, {"broker.id": "5"})
+
+
 def test_partitions_of_the_session_count_although_not_named(run_scenario):
     async def scenario(harness):
         await make_replicated(harness, partitions=2, followers=(FOLLOWER, OTHER_FOLLOWER))
@@ -318,6 +336,17 @@ def test_replica_outside_the_isr_or_without_the_offset_is_not_preferred(run_scen
         await controller.set_leader("orders", leader_epoch=2, isr=(controller.broker_id,))
         await follower.fetch({A: 1}, leader_epoch=2)
         assert await preferred(0) == -1, "it left the ISR"
+
+    run_scenario(scenario, RACK_AWARE)
+
+
+def test_replica_without_the_clients_listener_is_not_preferred(run_scenario):
+    async def scenario(harness):
+        controller = await make_replicated(harness)
+        racks = {controller.broker_id: "near", FOLLOWER: "far"}
+        await controller.announce_brokers(FOLLOWER, racks=racks, listener="OTHER")
+        await (await FollowerClient.connect(harness)).fetch({A: 0})
+        assert (await harness.fetch("orders", rack_id="far")).preferred_read_replica == -1
 
     run_scenario(scenario, RACK_AWARE)
 
