@@ -168,6 +168,20 @@ FOLLOWER_PLANTS: list[Plant] = [
         "        if False:",
         ("unit/replication/test_follower.py::test_replaced_follower_changes_nothing",),
     ),
+    Plant(
+        "offsets of a dropped response are fetched again",
+        f"{FETCHERS}/fetcher.py",
+        "                if topic_partition in self.partitions:\n",
+        "                if False:\n",
+        (f"{UNIT}/test_fetcher.py::test_offsets_of_a_dropped_response_are_fetched_again",),
+    ),
+    Plant(
+        "offsets are sent again after a diverging epoch",
+        f"{REPLICATION}/fetch_session.py",
+        "        is_usable = result.error == _NONE and result.diverging_epoch < 0\n",
+        "        is_usable = result.error == _NONE\n",
+        ("unit/replication/test_fetch_session.py::test_partition_is_returned_again_after_a_diverging_epoch",),
+    ),
     # Offsets.
     Plant(
         "the high watermark of a follower is at most its log end offset",

@@ -227,7 +227,8 @@ class FullFetchContext(FetchContext):
             return FetchSessionResponse(_NONE, NO_SESSION, results)
         for result in results:
             entry = result.request
-            entry.high_watermark = result.high_watermark
+            # A follower does not take over the high watermark with a diverging epoch: it must be sent again.
+            entry.high_watermark = result.high_watermark if result.diverging_epoch < 0 else UNKNOWN_OFFSET
             entry.leader_log_start_offset = result.log_start_offset
             session.add(entry)
         self._sessions.touch(session, now_ms)
@@ -312,8 +313,10 @@ class FetchSession:
     def update_response_state(self, result: FetchPartitionData) -> None:
         """Record what is being sent to the fetcher."""
         entry = result.request
-        # After an error the partition must be sent again once it recovers, whatever its high watermark is.
-        entry.high_watermark = result.high_watermark if result.error == _NONE else UNKNOWN_OFFSET
+        # After an error the partition must be sent again once it recovers, whatever its high watermark is;
+        # also after a diverging epoch, with which a follower does not take over the high watermark.
+        is_usable = result.error == _NONE and result.diverging_epoch < 0
+        entry.high_watermark = result.high_watermark if is_usable else UNKNOWN_OFFSET
         entry.leader_log_start_offset = result.log_start_offset
         if result.records_bytes > 0 and len(self.partitions) > 1:
             # To the end, so that partitions with much data do not starve others of a size-limited response.

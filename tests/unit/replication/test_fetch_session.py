@@ -230,6 +230,18 @@ def test_partition_is_returned_again_after_an_error() -> None:
     assert quiet.update_and_generate_response([result(quiet.partitions[0])], 0).results == []
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_partition_is_returned_again_after_a_diverging_epoch(is_first: bool) -> None:
+    fetcher = Fetcher()
+    session_id = 1 if is_first else fetcher.create_session(1)
+    context = fetcher.open(0, 0, [entry()]) if is_first else fetcher.open(session_id, 1)
+    diverging = result(context.partitions[0])
+    diverging.diverging_epoch = 0
+    session_id = context.update_and_generate_response([diverging], 0).session_id
+    equal = fetcher.open(session_id, 1 if is_first else 2)
+    assert len(equal.update_and_generate_response([result(equal.partitions[0])], 0).results) == 1
+
+
 def test_last_sent_state_survives_partition_update() -> None:
     fetcher = Fetcher()
     session_id = fetcher.create_session(1)

@@ -231,7 +231,7 @@ class Fetcher:
             return True
         result = fetch_requests.read_fetch_response(self._session, fetch, response)
         if result.error is ErrorCode.NONE:
-            await self._handle_partitions(ready, fetch, result.partitions)
+            await self._handle_partitions(ready, result.partitions)
         else:
             self._handle_session_error(result.error, fetch)
         return True
@@ -248,15 +248,16 @@ class Fetcher:
             self._delay(self.partitions.values())
 
     async def _handle_partitions(
-        self, ready: Partitions, fetch: ReplicaFetch, results: dict[TopicPartition, PartitionData]
+        self, ready: Partitions, results: dict[TopicPartition, PartitionData]
     ) -> None:
         turn_bytes = 0
         out_of_range, to_flush = [], []
         for topic_partition, data in results.items():
             partition = ready[topic_partition]
             if not self._is_current(partition):
-                continue
-            if partition.state.fetch_offset != fetch.partitions[topic_partition].offset:
+                if topic_partition in self.partitions:
+                    # The leader repeats offsets only after a change, or in a new session.
+                    self._session.handle_error()
                 continue
             error = ErrorCode(data.error_code)
             if error is not ErrorCode.NONE:

@@ -147,6 +147,8 @@ class ScriptedLeader:
         self.on_response: Callable[[Any], None] = lambda _: None
         """Called before each response arrives."""
         self._sessions: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        self._sent: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        """High watermarks and log start offsets last sent, by session."""
 
     def lead(self, log: Log, leader_epoch: int = 0) -> None:
         log.assign_leader_epoch(leader_epoch)
@@ -202,20 +204,27 @@ class ScriptedLeader:
         is_full = request.session_epoch <= 0
         if is_full:
             self._sessions.pop(request.session_id, None)
-            session_id = len(self._sessions) + 1
+            session_id = max([request.session_id, *self._sessions], default=0) + 1
             session = self._sessions[session_id] = {}
+            self._sent[session_id] = {}
         elif request.session_id not in self._sessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
         else:
             session_id, session = request.session_id, self._sessions[request.session_id]
+        sent = self._sent[session_id]
+        session |= named
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
-                session.pop(TopicPartition(topic.topic or names[topic.topic_id], number), None)
-        session |= named
-        results = {partition: self._read(partition, fetch) for partition, fetch in session.items()}
-        if not any(_is_news(data) for data in results.values()) and not is_full:
+                forgotten = TopicPartition(topic.topic or names[topic.topic_id], number)
+                session.pop(forgotten, None)
+                sent.pop(forgotten, None)
+        results = self._read_all(session, {} if is_full else sent)
+        if not results:
             await self.clock.sleep_ms(request.max_wait_ms)
-            results = {partition: self._read(partition, fetch) for partition, fetch in session.items()}
+            results = self._read_all(session, sent)
+        for partition, data in results.items():
+            is_usable = not data.error_code and data.diverging_epoch is None
+            sent[partition] = (data.high_watermark if is_usable else -1, data.log_start_offset)
         topics = [
             FetchableTopicResponse(
                 topic=partition.topic if version < 13 else "",
@@ -225,6 +234,20 @@ class ScriptedLeader:
             for partition, data in results.items()
         ]
         return FetchResponse(session_id=session_id, responses=topics)
+
+    def _read_all(
+        self, session: dict[TopicPartition, FetchPartition], sent: dict[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, PartitionData]:
+        """Read the partitions of a session that have something new."""
+        results = {partition: self._read(partition, fetch) for partition, fetch in session.items()}
+        return {
+            partition: data
+            for partition, data in results.items()
+            if data.error_code
+            or data.records
+            or data.diverging_epoch
+            or sent.get(partition) != (data.high_watermark, data.log_start_offset)
+        }
 
     def _read(self, partition: TopicPartition, fetch: FetchPartition) -> PartitionData:
         error = self._epoch_error(partition, fetch.current_leader_epoch)
@@ -280,10 +303,6 @@ class ScriptedLeader:
                 results.append(result)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
         return OffsetForLeaderEpochResponse(topics=topics)
-
-
-def _is_news(data: PartitionData) -> bool:
-    return bool(data.error_code or data.records or data.diverging_epoch)
 
 
 class ScriptedChannel:

@@ -471,6 +471,28 @@ def test_response_for_a_replaced_follower_is_dropped(run: Run) -> None:
     run(body)
 
 
+def test_offsets_of_a_dropped_response_are_fetched_again(run: Run) -> None:
+    """The leader sends offsets once in a session, and this response was for the epoch before."""
+
+    async def body(fixture: Any) -> None:
+        leader, log = log_with([0, 0]), new_log()
+        fixture.leader.lead(leader)
+        follower = fixture.follow(log)
+        await fixture.wait_for(lambda: log.log_end_offset == 2)
+
+        def replace(_: Any) -> None:
+            if leader.high_watermark == 2:
+                fixture.leader.on_response = lambda _: None
+                follower.is_active = False
+                fixture.follow(log)
+
+        fixture.leader.on_response = replace
+        leader.high_watermark = 2
+        await fixture.wait_for(lambda: log.high_watermark == 2, timeout_ms=2000)
+
+    run(body)
+
+
 def test_response_for_a_removed_partition_is_dropped(run: Run) -> None:
     async def body(fixture: Any) -> None:
         leader, log = log_with([0, 0]), new_log()

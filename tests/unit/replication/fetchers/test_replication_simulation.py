@@ -179,9 +179,14 @@ class Cluster:
         append(self.leader.log, self.epoch)
         end_ms = self.clock.monotonic_ms() + 60_000
         others = [replica for replica in self.replicas.values() if replica is not self.leader]
-        end = (self.leader.log.log_end_offset, self.epoch)
-        while any((replica.log.log_end_offset, replica.log.epochs.latest) != end for replica in others):
+        end = self.leader.log.log_end_offset
+        expected = (end, self.epoch, end)
+        while any(
+            (log.log_end_offset, log.epochs.latest, log.high_watermark) != expected
+            for log in (replica.log for replica in others)
+        ):
             assert self.clock.monotonic_ms() < end_ms, "the replicas do not converge"
+            self.commit()
             await self.clock.sleep_ms(20)
 
     def check(self) -> None:
