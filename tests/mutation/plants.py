@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from tests.mutation.plants_broker import BROKER_PLANTS
 from tests.mutation.plants_client import CLIENT_PLANTS
+from tests.mutation.plants_coordinators import COORDINATOR_PLANTS
 from tests.mutation.plants_followers import FOLLOWER_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
 from tests.mutation.plants_replication import REPLICATION_PLANTS
 
-PLANTS = [*LOG_PLANTS, *BROKER_PLANTS, *REPLICATION_PLANTS, *FOLLOWER_PLANTS, *CLIENT_PLANTS]
+PLANTS = [
+    *LOG_PLANTS,
+    *BROKER_PLANTS,
+    *REPLICATION_PLANTS,
+    *FOLLOWER_PLANTS,
+    *COORDINATOR_PLANTS,
+    *CLIENT_PLANTS,
+]

@@ -399,8 +399,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a deleted topic does not keep its transaction from ending",
         f"{BROKER}/coordinators/marker_channels.py",
-        "        return self._metadata_cache.partition(*partition) is None",
-        "        return False",
+        "            return None if is_loaded else NO_LEADER\n",
+        "            return NO_LEADER\n",
         ("unit/broker/handlers/test_transactions.py::test_transaction_with_a_deleted_topic_completes",),
     ),
     Plant(

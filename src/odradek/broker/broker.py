@@ -262,13 +262,13 @@ class Broker:
             environment.on_resized,
         )
         self._marker_writer = factory.make_marker_writer(replica_manager, self._group_coordinator)
+        requests = self._requests = factory.make_requests()
         self._transaction_coordinator = factory.make_transaction_coordinator(
-            replica_manager, self._marker_writer
+            replica_manager, self._marker_writer, requests, membership.metadata_version
         )
         sessions = self._sessions = SessionFactory(self.config, environment.clock)
         self._request_queue, self._memory_pool = sessions.request_queue, sessions.memory_pool
         self._finalized_features = FinalizedFeatureListener(membership)
-        requests = self._requests = factory.make_requests()
         if membership.is_shared:
             self._admin_manager.controller_creation = ControllerTopicCreation(
                 requests, lambda: membership.is_controller

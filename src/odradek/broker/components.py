@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.broker.coordinators.group_coordinator import GroupCoordinator
+from odradek.broker.coordinators.marker_channels import TransactionMarkerChannelManager
+from odradek.broker.coordinators.marker_queues import RemoteMarkerSettings
 from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
 from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
@@ -15,6 +17,7 @@ from odradek.broker.membership import Membership
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import MetadataCache
+from odradek.cluster.metadata_version import MetadataVersion
 from odradek.config import broker as settings
 from odradek.config import topic
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
@@ -24,6 +27,7 @@ from odradek.config.listeners import listeners
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
+from odradek.net.broker_requests import BrokerRequests
 from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
 from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.fetch_session import FetchSessionCache
@@ -176,8 +180,23 @@ class ComponentFactory:
         )
 
     def make_transaction_coordinator(
-        self, replica_manager: ReplicaManager, marker_writer: TransactionMarkerWriter
+        self,
+        replica_manager: ReplicaManager,
+        marker_writer: TransactionMarkerWriter,
+        requests: BrokerRequests,
+        metadata_version: MetadataVersion,
     ) -> TransactionCoordinator:
+        marker_channels = TransactionMarkerChannelManager(
+            self.broker_id,
+            marker_writer,
+            self.metadata_cache,
+            self.environment.clock,
+            RemoteMarkerSettings(
+                requests,
+                lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+                metadata_version.write_txn_markers_version,
+            ),
+        )
         transaction_coordinator = TransactionCoordinator(
             self.config,
             self.metadata_cache,
@@ -185,7 +204,7 @@ class ComponentFactory:
             replica_manager,
             self.environment.clock,
             self.timer_driver,
-            marker_writer,
+            marker_channels,
         )
         transaction_coordinator.start()
         return transaction_coordinator

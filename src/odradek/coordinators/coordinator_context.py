@@ -138,6 +138,8 @@ class CoordinatorContext(Generic[S]):
         "_environment",
         "_is_executing",
         "_timers",
+        "leader_epoch",
+        "load_end_offset",
         "partition",
         "shard",
         "state",
@@ -145,6 +147,10 @@ class CoordinatorContext(Generic[S]):
 
     def __init__(self, partition: Partition, shard: S, environment: CoordinatorEnvironment) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        """Epoch of the leadership that this coordinator was created for."""
+        self.load_end_offset = partition.log_end_offset
+        """Everything below it is replayed by the load; what is appended later is replayed once committed."""
         self.shard = shard
         self.state = CoordinatorState.LOADING
         self._environment = environment

@@ -4,6 +4,9 @@ A load replays the log from its start to the log end offset at the time this bro
 before it is committed: a former leader may have acknowledged more than the high watermark known here.
 Commands are accepted once the load has finished.
 
+Role changes come in order, each with a higher leader epoch. One that comes during a load ends it: nothing
+that was read for an earlier leadership is used.
+
 Invariant: a partition has at most one shard here, and none that has not replayed the whole log.
 """
 
@@ -35,11 +38,22 @@ log = events.logger("coordinators")
 
 
 class CoordinatorRuntime(Generic[S]):
-    """``make_shard`` returns an empty shard for a partition."""
+    """``make_shard`` returns an empty shard for a partition.
 
-    def __init__(self, make_shard: Callable[[int], S], environment: CoordinatorEnvironment) -> None:
+    A leader that gets a new leader epoch keeps its shard, unless ``reloads_in_new_epoch``: then it loads the
+    partition again, as a new leader does.
+    """
+
+    def __init__(
+        self,
+        make_shard: Callable[[int], S],
+        environment: CoordinatorEnvironment,
+        *,
+        reloads_in_new_epoch: bool = False,
+    ) -> None:
         self._make_shard = make_shard
         self._environment = environment
+        self._reloads_in_new_epoch = reloads_in_new_epoch
         self._is_running = False
         self._is_stopped = False
         self._coordinators: dict[int, CoordinatorContext[S]] = {}
@@ -68,10 +82,10 @@ class CoordinatorRuntime(Generic[S]):
     # Leadership.
 
     def load(self, partition: Partition) -> None:
-        """Load a partition that this broker leads, unless it was loaded under an earlier leader epoch."""
+        """Load a partition that this broker leads, unless it is loaded and its shard is kept."""
         number = partition.topic_partition.partition
         coordinator = self._coordinators.get(number)
-        if self._is_stopped or (coordinator is not None and coordinator.partition is partition):
+        if self._is_stopped or (coordinator is not None and self._is_kept(coordinator, partition)):
             return
         self.unload(number)
         if not self._loads:
@@ -79,6 +93,10 @@ class CoordinatorRuntime(Generic[S]):
         coordinator = CoordinatorContext(partition, self._make_shard(number), self._environment)
         self._coordinators[number] = coordinator
         self._loads[number] = asyncio.get_running_loop().create_task(self._load(number, coordinator))
+
+    def _is_kept(self, coordinator: CoordinatorContext[S], partition: Partition) -> bool:
+        is_same_epoch = partition.leader_epoch == coordinator.leader_epoch
+        return coordinator.partition is partition and (is_same_epoch or not self._reloads_in_new_epoch)
 
     def unload(self, number: int) -> None:
         """Unload a partition that this broker does not lead, if it is loaded."""
@@ -149,13 +167,15 @@ class CoordinatorRuntime(Generic[S]):
         topic_partition = coordinator.partition.topic_partition
         try:
             await self._replay(coordinator)
+            if self._coordinators.get(number) is not coordinator:
+                return  # overtaken by a role change
             coordinator.activate()
             for command in self._deferred_commands.pop(number, ()):
                 coordinator.submit_without_reply(command)
         except Exception as error:  # noqa: BLE001 - the edge of a task
             log.failure("load_failed", error, partition=topic_partition)
             return
-        del self._loads[number]
+        self._loads.pop(number, None)
         now_ms = self._environment.clock.monotonic_ms()
         log.debug("partition_loaded", partition=topic_partition, took_ms=now_ms - started_ms)
         self._loaded_count += 1
@@ -166,7 +186,7 @@ class CoordinatorRuntime(Generic[S]):
             log.info("partitions_loaded", topic=topic_partition.topic, partitions=count, took_ms=took_ms)
 
     async def _replay(self, coordinator: CoordinatorContext[S]) -> None:
-        offset, end_offset = 0, coordinator.partition.log_end_offset
+        offset, end_offset = 0, coordinator.load_end_offset
         while True:
             async with self._reading:
                 offset = await self._replay_committed(coordinator, offset, end_offset)

@@ -1,20 +1,27 @@
-"""Delivery of transaction markers to all partitions of a completed transaction, with retries.
+"""Delivery of transaction markers to the leaders of all partitions of a completed transaction, with retries.
 
-Partitions that cannot be written to are retried with backoff, without a limit. Deleted partitions are not
-waited for.
+Leaders come from the metadata cache at each attempt. Partitions without a known leader, or that cannot be
+written to, are retried with backoff, and at once when metadata of their topic changes, without a limit.
+Deleted partitions are not waited for.
 
-Invariants: a partition is done once its marker is committed, or once the cluster no longer has it. A task
-ends with the leadership of the transaction state partition that started it: the next leader starts it again.
+Invariants: a partition is done once its marker is committed, or once the cluster no longer has it. A
+transaction is given up with the leadership of the transaction state partition that started it: the next
+leader starts it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from odradek.broker.coordinators.marker_queues import (
+    LocalMarkerQueue,
+    PendingTransaction,
+    RemoteMarkerQueue,
+    RemoteMarkerSettings,
+)
 from odradek.broker.coordinators.transaction_marker_writer import (
     Codes,
     TransactionMarkerWriter,
@@ -22,15 +29,14 @@ from odradek.broker.coordinators.transaction_marker_writer import (
 )
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TRANSACTIONS_TOPIC, TopicPartition
+from odradek.model.ids import NO_LEADER, TRANSACTIONS_TOPIC, TopicPartition
 from odradek.ports.clock import Clock
+from odradek.replication.control_requests import MetadataChange
 from odradek.telemetry import events
 
 RETRY_MS_MIN: Final = 50
 RETRY_MS_MAX: Final = 1_000
 """Retry backoff: doubles from the minimum up to the maximum."""
-APPENDS_PER_BATCH: Final = 16
-"""Markers appended before yielding to the event loop, over all transactions: about a millisecond."""
 
 log = events.logger("transaction_markers")
 
@@ -43,13 +49,15 @@ class MarkerAction(enum.Enum):
     FENCED = enum.auto()
 
 
+_DONE: Final = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION)
+_FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
 def action_for(code: ErrorCode) -> MarkerAction:
     """Return the action for an error code. FENCED: a newer producer or coordinator epoch took over."""
-    if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
+    if code in _DONE:
         return MarkerAction.DONE
-    if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-        return MarkerAction.FENCED
-    return MarkerAction.RETRY
+    return MarkerAction.FENCED if code in _FENCED else MarkerAction.RETRY
 
 
 def _partitions_with(action: MarkerAction, codes: Codes) -> tuple[TopicPartition, ...]:
@@ -63,60 +71,25 @@ def _reasons(codes: Codes, partitions: Iterable[TopicPartition]) -> str:
 OnDone = Callable[[tuple[TopicPartition, ...]], None]
 
 
-class _WriteQueue:
-    """Queue of marker writes: after a start, very many transactions may have to be completed."""
-
-    def __init__(self, marker_writer: TransactionMarkerWriter) -> None:
-        self._marker_writer = marker_writer
-        self._waiting: deque[tuple[TxnMarkerEntry, Sequence[TopicPartition], asyncio.Future[Codes]]] = deque()
-
-    def add(
-        self, marker_entry: TxnMarkerEntry, partitions: Sequence[TopicPartition]
-    ) -> asyncio.Future[Codes]:
-        """Queue markers; the future completes with the error codes."""
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[Codes] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._write_batch)
-        self._waiting.append((marker_entry, partitions, result))
-        return result
-
-    def _write_batch(self) -> None:
-        appended = 0
-        while self._waiting and appended < APPENDS_PER_BATCH:
-            marker_entry, partitions, result = self._waiting.popleft()
-            if not result.done():  # cancelled with its task
-                appended += len(partitions)
-                self._write(marker_entry, partitions, result)
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._write_batch)
-
-    def _write(
-        self,
-        marker_entry: TxnMarkerEntry,
-        partitions: Sequence[TopicPartition],
-        result: asyncio.Future[Codes],
-    ) -> None:
-        def complete(codes: Codes) -> None:
-            if not result.done():
-                result.set_result(codes)
-
-        try:
-            self._marker_writer.write(marker_entry, partitions, complete)
-        except Exception as error:  # noqa: BLE001 - passed on to the waiting task
-            result.set_exception(error)
-
-
 class TransactionMarkerChannelManager:
-    """Marker tasks of the transactions that this broker's coordinator is completing."""
+    """Markers of the transactions that this broker's coordinator is completing."""
 
     def __init__(
-        self, marker_writer: TransactionMarkerWriter, metadata_cache: MetadataCache, clock: Clock
+        self,
+        broker_id: int,
+        marker_writer: TransactionMarkerWriter,
+        metadata_cache: MetadataCache,
+        clock: Clock,
+        remote: RemoteMarkerSettings,
     ) -> None:
-        self._write_queue = _WriteQueue(marker_writer)
+        self._broker_id = broker_id
         self._metadata_cache = metadata_cache
         self._clock = clock
-        self._tasks: dict[int, set[asyncio.Task[None]]] = {}
+        self._remote = remote
+        self._local_queue = LocalMarkerQueue(marker_writer, self._on_codes, self._on_crash)
+        self._remote_queues: dict[int, RemoteMarkerQueue] = {}
+        self._transactions: dict[int, set[PendingTransaction]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
     def add_markers(
@@ -128,86 +101,150 @@ class TransactionMarkerChannelManager:
         """
         if self._is_stopped:
             return
-        tasks = self._tasks.setdefault(number, set())
-        task = asyncio.get_running_loop().create_task(
-            self._run_task(number, marker_entry, tuple(partitions), on_done)
-        )
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        transaction = PendingTransaction(number, marker_entry, partitions, on_done, RETRY_MS_MIN)
+        self._transactions.setdefault(number, set()).add(transaction)
+        # Later: the coordinator is executing effects, and must not be called by ``on_done``.
+        asyncio.get_running_loop().call_soon(self._send, transaction, tuple(partitions))
 
     def cancel(self, number: int) -> None:
-        """Cancel the tasks of transaction state partition ``number``, no longer led here."""
-        for task in self._tasks.pop(number, ()):
-            task.cancel()
+        """Give up the transactions of transaction state partition ``number``, no longer led here."""
+        for transaction in self._transactions.pop(number, ()):
+            self._cancel(transaction)
+
+    def on_metadata_change(self, change: MetadataChange) -> None:
+        """Retry partitions whose leader may be known now; drop connections to dead brokers."""
+        for broker_id in self._remote_queues.keys() - self._metadata_cache.brokers.keys():
+            self._close_queue(self._remote_queues.pop(broker_id))
+        if not change.topics:
+            return
+        changed = set(change.topics)
+        pending = [each for transactions in self._transactions.values() for each in transactions]
+        for transaction in pending:
+            backoff = transaction.backoff
+            if backoff is not None and any(each.topic in changed for each in transaction.delayed):
+                backoff.cancel()
+                self._retry(transaction)
 
     async def stop(self) -> None:
         self._is_stopped = True
-        tasks = [task for number_tasks in self._tasks.values() for task in number_tasks]
-        for number in list(self._tasks):
+        for number in list(self._transactions):
             self.cancel(number)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for queue in self._remote_queues.values():
+            self._close_queue(queue)
+        self._remote_queues.clear()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _run_task(
-        self,
-        number: int,
-        marker_entry: TxnMarkerEntry,
-        partitions: tuple[TopicPartition, ...],
-        on_done: OnDone,
-    ) -> None:
-        try:
-            await self._write_until_done(number, marker_entry, partitions, on_done)
-        except Exception as error:  # noqa: BLE001 - the edge of a task
-            log.failure("marker_task_crashed", error, producer_id=marker_entry.producer_id)
+    def _close_queue(self, queue: RemoteMarkerQueue) -> None:
+        task = asyncio.get_running_loop().create_task(queue.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    async def _write_until_done(
-        self,
-        number: int,
-        marker_entry: TxnMarkerEntry,
-        partitions: tuple[TopicPartition, ...],
-        on_done: OnDone,
-    ) -> None:
-        remaining, wait_ms = partitions, RETRY_MS_MIN
-        while True:
-            codes = await self._write_all(number, marker_entry, remaining)
-            done = _partitions_with(MarkerAction.DONE, codes)
-            fenced = _partitions_with(MarkerAction.FENCED, codes)
-            remaining = _partitions_with(MarkerAction.RETRY, codes)
-            if done or not remaining:
-                on_done(done)
-            if fenced:
-                log.warning("markers_fenced", reason=_reasons(codes, fenced), **marker_entry._asdict())
-                return
-            if not remaining:
-                return
-            if wait_ms < RETRY_MS_MAX <= 2 * wait_ms:  # logged once
-                log.warning("markers_delayed", reason=_reasons(codes, remaining), **marker_entry._asdict())
-            await self._clock.sleep_ms(wait_ms)
-            wait_ms = min(2 * wait_ms, RETRY_MS_MAX)
+    # Attempts.
 
-    async def _write_all(
-        self, number: int, marker_entry: TxnMarkerEntry, partitions: Sequence[TopicPartition]
-    ) -> Codes:
-        """Write to all partitions; deleted ones count as done."""
+    def _send(self, transaction: PendingTransaction, partitions: Sequence[TopicPartition]) -> None:
+        """Queue markers for the leaders of their partitions; deleted partitions are done."""
+        if transaction.is_cancelled:
+            return
         codes: dict[TopicPartition, ErrorCode] = {}
-        existing = []
+        by_leader: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
-            if self._is_deleted(number, partition):
+            leader = self._find_leader(transaction.number, partition)
+            if leader is None:
                 codes[partition] = ErrorCode.NONE
+            elif leader == NO_LEADER:
+                codes[partition] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
-                existing.append(partition)
-        starts = range(0, len(existing), APPENDS_PER_BATCH)
-        for result in [
-            self._write_queue.add(marker_entry, existing[start : start + APPENDS_PER_BATCH])
-            for start in starts
-        ]:
-            codes.update(await result)
-        return codes
+                by_leader.setdefault(leader, []).append(partition)
+        for leader, led in by_leader.items():
+            if leader == self._broker_id:
+                self._local_queue.add(transaction, led)
+            else:
+                self._remote_queue(leader).add(transaction, led)
+        if codes or not partitions:
+            self._on_codes(transaction, codes)
 
-    def _is_deleted(self, number: int, partition: TopicPartition) -> bool:
-        """Return whether the cluster no longer has a partition.
+    def _find_leader(self, number: int, partition: TopicPartition) -> int | None:
+        """Return the live leader of a partition; NO_LEADER if none is known, None if it was deleted.
 
         Metadata that does not have the coordinator's own partition yet, just after a start, cannot tell.
         """
-        if self._metadata_cache.partition(TRANSACTIONS_TOPIC, number) is None:
-            return False
-        return self._metadata_cache.partition(*partition) is None
+        metadata = self._metadata_cache.partition(*partition)
+        if metadata is None:
+            is_loaded = self._metadata_cache.partition(TRANSACTIONS_TOPIC, number) is not None
+            return None if is_loaded else NO_LEADER
+        is_reachable = metadata.leader == self._broker_id or self._metadata_cache.is_alive(metadata.leader)
+        return metadata.leader if is_reachable else NO_LEADER
+
+    def _remote_queue(self, broker_id: int) -> RemoteMarkerQueue:
+        queue = self._remote_queues.get(broker_id)
+        if queue is None:
+            queue = self._remote_queues[broker_id] = RemoteMarkerQueue(
+                broker_id, self._remote, self._on_codes
+            )
+        return queue
+
+    # Results.
+
+    def _on_codes(self, transaction: PendingTransaction, codes: Codes) -> None:
+        try:
+            self._handle_codes(transaction, codes)
+        except Exception as error:  # noqa: BLE001 - the edge of a callback
+            self._on_crash(transaction, error)
+
+    def _handle_codes(self, transaction: PendingTransaction, codes: Codes) -> None:
+        if transaction.is_cancelled:
+            return
+        done = _partitions_with(MarkerAction.DONE, codes)
+        fenced = _partitions_with(MarkerAction.FENCED, codes)
+        transaction.remaining.difference_update(done)
+        if done or not transaction.remaining:
+            transaction.on_done(done)
+        if fenced:
+            fields = transaction.marker_entry._asdict()
+            log.warning("markers_fenced", reason=_reasons(codes, fenced), **fields)
+        if fenced or not transaction.remaining:
+            self._drop(transaction)
+            return
+        delayed = _partitions_with(MarkerAction.RETRY, codes)
+        if delayed:
+            self._retry_later(transaction, delayed, codes)
+
+    def _on_crash(self, transaction: PendingTransaction, error: Exception) -> None:
+        log.failure("marker_task_crashed", error, producer_id=transaction.marker_entry.producer_id)
+        self._drop(transaction)
+
+    def _drop(self, transaction: PendingTransaction) -> None:
+        self._cancel(transaction)
+        transactions = self._transactions.get(transaction.number)
+        if transactions is not None:
+            transactions.discard(transaction)
+
+    def _cancel(self, transaction: PendingTransaction) -> None:
+        transaction.is_cancelled = True
+        if transaction.backoff is not None:
+            transaction.backoff.cancel()
+            transaction.backoff = None
+
+    # Retries.
+
+    def _retry_later(
+        self, transaction: PendingTransaction, partitions: Sequence[TopicPartition], codes: Codes
+    ) -> None:
+        transaction.delayed.extend(partitions)
+        if transaction.backoff is not None:
+            return
+        wait_ms = transaction.wait_ms
+        if wait_ms < RETRY_MS_MAX <= 2 * wait_ms:  # logged once
+            fields = transaction.marker_entry._asdict()
+            log.warning("markers_delayed", reason=_reasons(codes, partitions), **fields)
+        transaction.wait_ms = min(2 * wait_ms, RETRY_MS_MAX)
+        transaction.backoff = asyncio.get_running_loop().create_task(self._back_off(transaction, wait_ms))
+
+    async def _back_off(self, transaction: PendingTransaction, wait_ms: int) -> None:
+        await self._clock.sleep_ms(wait_ms)
+        self._retry(transaction)
+
+    def _retry(self, transaction: PendingTransaction) -> None:
+        partitions, transaction.delayed = transaction.delayed, []
+        transaction.backoff = None
+        self._send(transaction, partitions)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.coordinators.coordinator_topic import CoordinatorTopic
 from odradek.broker.coordinators.marker_channels import TransactionMarkerChannelManager
-from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter, TxnMarkerEntry
+from odradek.broker.coordinators.transaction_marker_writer import TxnMarkerEntry
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, MetadataCache
@@ -47,7 +47,7 @@ class TransactionCoordinator:
         replica_manager: ReplicaManager,
         clock: Clock,
         timer_driver: TimerDriver,
-        marker_writer: TransactionMarkerWriter,
+        marker_channels: TransactionMarkerChannelManager,
     ) -> None:
         self._config = config
         self._replica_manager = replica_manager
@@ -57,7 +57,7 @@ class TransactionCoordinator:
             admin_manager,
             lambda: config.broker[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
         )
-        self._marker_channels = TransactionMarkerChannelManager(marker_writer, metadata_cache, clock)
+        self._marker_channels = marker_channels
         self._values = config.broker
         self._settings = TransactionSettings.of(self._values)
         environment = CoordinatorEnvironment(
@@ -68,10 +68,14 @@ class TransactionCoordinator:
             self._runtime_settings,
             self._write_markers,
         )
+        # Markers are written under the epoch of the leadership: in a new one, all that are missing are
+        # written again. Another broker may have led in between, and written some under a higher epoch.
         self._runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
-            self._make_shard, environment
+            self._make_shard, environment, reloads_in_new_epoch=True
         )
         replica_manager.leadership_observers.append(self._on_leadership_change)
+        replica_manager.metadata_observers.append(self._topic.on_metadata_change)
+        replica_manager.metadata_observers.append(marker_channels.on_metadata_change)
 
     def start(self) -> None:
         self._runtime.start()
@@ -124,6 +128,11 @@ class TransactionCoordinator:
 
     # Any transactional id.
 
+    def coordinator_id(self, transactional_id: str) -> int | None:
+        """Return the id of the live broker that coordinates a transactional id; None if there is none now."""
+        broker = self._topic.leader_of(transactional_id)
+        return None if broker is None else broker.id
+
     def coordinator_of(self, transactional_id: str, listener: str) -> tuple[BrokerMetadata, BrokerEndpoint]:
         """Return the coordinator of a transactional id and its endpoint for ``listener``.
 
@@ -158,10 +167,10 @@ class TransactionCoordinator:
         topic, number = partition.topic_partition
         if topic != TRANSACTIONS_TOPIC:
             return
+        self._marker_channels.cancel(number)
         if partition.is_leader:
             self._runtime.load(partition)
         else:
-            self._marker_channels.cancel(number)
             self._runtime.unload(number)
 
     def _runtime_settings(self) -> CoordinatorRuntimeSettings:

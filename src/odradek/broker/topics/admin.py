@@ -182,6 +182,11 @@ class AdminManager:
             return None
         return outcome.message or outcome.code.name
 
+    async def read_assignment(self, name: str) -> TopicAssignment | None:
+        """Read the assignment of a topic, which has all its partitions; None if there is no such topic."""
+        stored = (await read_topics(self._stores.store, [name])).get(name)
+        return None if stored is None else stored.assignment
+
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
         outcomes = [TopicResult(name) for name in names]
         for outcome in outcomes:
