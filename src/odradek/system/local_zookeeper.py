@@ -6,10 +6,12 @@ its data in a directory of the caller, and ends with the process that started it
 
 from __future__ import annotations
 
+import secrets
 import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +25,8 @@ _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.05
 _PORT_ATTEMPTS: Final = 3
+_PORT_CHOICES: Final = 100
+_PORTS: Final = range(20_000, 32_000)
 _LOG_LINES_SHOWN: Final = 5
 
 # A background shell reads a pipe that only the starting process has open: when that process is gone, the read
@@ -182,11 +186,16 @@ def server_config(data: Path, port: int, tick_ms: int, properties: Mapping[str, 
 
 
 def free_port() -> int:
-    """Return a port on loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port on loopback that nothing listens on.
+
+    It is below the range of outgoing connections, one of which could take it while a server restarts.
+    """
+    for _ in range(_PORT_CHOICES):
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise ServerFailed(f"no free port between {_PORTS.start} and {_PORTS.stop - 1} on {HOST}")
 
 
 def _answers(port: int, data: Path) -> bool:
