@@ -23,7 +23,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector faults model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster faults model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -108,6 +108,10 @@ capture-cluster: $(CODEC)  ## record the traffic between Apache Kafka brokers ag
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker, and our source beside it
 	@ODRADEK_SPARK_JVM=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_spark_jvm_connector.py
+
+# Needs Maven Central (once) and Java 17; not part of `make test`.
+mixed-cluster: $(CODEC)  ## our broker and an Apache Kafka 3.9 broker in one cluster on ZooKeeper
+	@ODRADEK_MIXED_CLUSTER=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_mixed_cluster.py
 
 sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 BROKERS=3 SEED=1
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --brokers $(BROKERS) --first $(SEED)
