@@ -337,6 +337,13 @@ FOLLOWER_PLANTS: list[Plant] = [
         ("unit/log/test_log_directory.py::test_truncation_lowers_the_checkpoints",),
     ),
     Plant(
+        "a swap that a truncation has overtaken brings no batches back",
+        f"{LOG}/local_log.py",
+        "        if self._swap is not None:",
+        "        if False:",
+        ("unit/log/cleaning/test_log_cleaner.py::test_truncation_during_a_swap_does_not_bring_batches_back",),
+    ),
+    Plant(
         "a cleaning that a truncation has overtaken does not count",
         f"{LOG}/cleaning/log_cleaner.py",
         '            if cleaning.must_end:\n                raise LogCleaningAborted("the log has changed")\n',

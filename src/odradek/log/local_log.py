@@ -88,6 +88,7 @@ class LocalLog:
         "_rules",
         "_segments",
         "_stale_recovery_point",
+        "_swap",
         "_topic_id",
         "_truncation_count",
         "epochs",
@@ -133,6 +134,8 @@ class LocalLog:
         self._truncation_count = 0
         self._stale_recovery_point = 0
         """Largest recovery point before a truncation; the directory's checkpoint may still contain it."""
+        self._swap: CleanedSegment | None = None
+        """Cleaned segment that is being renamed on a thread."""
         self._on_roll = on_roll
         self._on_truncate = on_truncate
         self.configure(config)
@@ -279,6 +282,7 @@ class LocalLog:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         try:
+            self._cancel_swap()
             self._truncate_segments(offset, now_ms)
             self._producers.truncate(self._context, list(self._segments), offset)
         except OSError as error:
@@ -289,6 +293,12 @@ class LocalLog:
         self._write_epochs()
         self._on_truncate(self)
         return True
+
+    def _cancel_swap(self) -> None:
+        """Keep recovery from swapping in a cleaned segment with batches that are about to be removed."""
+        if self._swap is not None:
+            self._swap.cancel_swap()
+            self._context.files.sync_dir(self._context.directory)
 
     def _write_epochs(self) -> None:
         try:
@@ -323,6 +333,7 @@ class LocalLog:
         self._disk_health.check()
         first, *others = self._segments
         try:
+            self._cancel_swap()
             for segment in reversed(others):
                 segment.remove()
             names = self._context.files.list_names(self._context.directory)
@@ -449,12 +460,15 @@ class LocalLog:
             self._disk_health.check()
             if truncation_count != self._truncation_count or not self._segments.contains_run(old):
                 return False
+            self._swap = cleaned
             try:
                 await self._context.files.offload(cleaned.rename_to_swap)
             except FileNotFoundError:  # the directory may have been renamed for deletion
                 return False
             except OSError as error:
                 raise self._disk_health.error_for(error, "replace segments of") from error
+            finally:
+                self._swap = None
             if truncation_count != self._truncation_count or not self._segments.contains_run(old):
                 await self._context.files.offload(cleaned.discard)
                 return False

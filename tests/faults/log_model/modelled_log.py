@@ -345,7 +345,7 @@ class ModelledLog:
             with suppress(StorageError):
                 await self.directory.checkpoint_recovery_points()
                 await self.directory.checkpoint_log_start_offsets()
-                await self.cleaner().maybe_truncate_checkpoint(ORDERS, self.model.end)
+                await self.directory.checkpoint_cleaned_offsets()
                 return
             if self.directory.failure is not None:
                 return

@@ -207,17 +207,6 @@ class LogCleaner:
 
     # Checkpoints.
 
-    async def maybe_truncate_checkpoint(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower the checkpointed offset after a truncation to ``offset``.
-
-        The caller must pause cleaning before the truncation: a cleaned segment about to be swapped in may
-        contain truncated records.
-        """
-        for directory in self._directories:
-            if directory.cleaned_offsets.get(topic_partition, 0) > offset:
-                directory.cleaned_offsets[topic_partition] = offset
-                await directory.checkpoint_cleaned_offsets()
-
     def move_checkpoint(
         self, topic_partition: TopicPartition, source: LogDirectory, target: LogDirectory
     ) -> None:

@@ -113,6 +113,15 @@ class CleanedSegment:
         self._rename(SEGMENT_SUFFIXES, SWAP, "")
         return LogSegment(self._context, self.base_offset, self.size)
 
+    def cancel_swap(self) -> None:
+        """Keep recovery from completing the swap, also while ``rename_to_swap`` runs on a thread.
+
+        The caller syncs the directory. ``discard`` deletes the other files.
+        """
+        for mark in (CLEANED, SWAP):
+            with suppress(FileNotFoundError):
+                self._context.files.remove(self._path(LOG, mark))
+
     def discard(self) -> None:
         """Delete all files, in any state.
 

@@ -672,7 +672,7 @@ def test_cleaner_checkpoint_survives_a_restart(run: Callable[..., None]) -> None
         await harness.open()
         assert harness.directory.cleaned_offsets == {ORDERS: 2}
         assert not await harness.clean()
-        await harness.cleaner.maybe_truncate_checkpoint(ORDERS, 1)
+        harness.log.truncate_to(1, 0)
         assert harness.directory.cleaned_offsets == {ORDERS: 1}
 
     run(scenario)
@@ -730,5 +730,47 @@ def test_cleaning_overtaken_by_a_truncation_does_not_move_the_checkpoint(run: Ca
         harness.cleaner._on_step = truncate
         assert not await harness.clean()
         assert harness.directory.cleaned_offsets.get(ORDERS, 0) <= 1
+
+    run(scenario)
+
+
+class ProcessEnded(BaseException):
+    """Raised to simulate a crash."""
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("renames_first", [False, True])
+def test_truncation_during_a_swap_does_not_bring_batches_back(
+    run: Callable[..., None], renames_first: bool, is_full: bool
+) -> None:
+    async def scenario(harness: CleanerHarness) -> None:
+        await harness.write((A, b"1"), (A, b"2"))
+        offload, remove = harness.files.offload, harness.files.remove
+
+        def end(*arguments: Any) -> Any:
+            raise ProcessEnded
+
+        def end_in_swap(work: Callable[[], Any]) -> Any:
+            if getattr(work, "__name__", "") != "rename_to_swap":
+                return offload(work)
+            if renames_first:
+                work()
+            if is_full:
+                harness.log.truncate_fully_and_start_at(1, 0)
+            else:
+                harness.log.truncate_to(1, 0)
+            if not renames_first:
+                work()
+            harness.files.remove = end  # type: ignore[method-assign, assignment]
+            return end()
+
+        harness.files.offload = end_in_swap  # type: ignore[method-assign]
+        with pytest.raises(ProcessEnded):
+            await harness.clean()
+        harness.files.offload, harness.files.remove = offload, remove  # type: ignore[method-assign]
+        harness.directory.abandon()
+        await harness.open()
+        assert harness.values() == ([] if is_full else [(A, b"1")])
+        assert harness.log.log_end_offset == 1
 
     run(scenario)
