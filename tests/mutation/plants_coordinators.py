@@ -8,6 +8,7 @@ from tests.mutation.plant import Plant
 RUNTIME = "src/odradek/coordinators/runtime.py"
 BROKER = "src/odradek/broker/coordinators"
 MOVES = "unit/broker/coordinators/test_coordinator_moves.py"
+VERIFICATION = "unit/broker/coordinators/test_remote_verification.py"
 MARKERS = "unit/broker/coordinators/test_remote_markers.py"
 
 COORDINATOR_PLANTS: list[Plant] = [
@@ -179,5 +180,76 @@ COORDINATOR_PLANTS: list[Plant] = [
         "            task.producer_id, task.producer_epoch, partition.leader_epoch, task.commits\n",
         "            task.producer_id, task.producer_epoch, 0, task.commits\n",
         (f"{MOVES}::test_new_coordinator_writes_the_markers_of_a_prepared_transaction",),
+    ),
+    # Verification.
+    Plant(
+        "later batches wait while the first of a producer is verified",
+        f"{BROKER}/transaction_verification.py",
+        "        if held is None:\n",
+        "        if True:\n",
+        (f"{VERIFICATION}::test_later_batches_are_held_back_while_the_first_is_verified",),
+    ),
+    Plant(
+        "batches held back stay in order",
+        f"{BROKER}/transaction_verification.py",
+        "            verify = held.popleft()\n",
+        "            verify = held.pop()\n",
+        (f"{VERIFICATION}::test_later_batches_are_held_back_while_the_first_is_verified",),
+    ),
+    Plant(
+        "a fenced producer gets the error that producers know",
+        f"{BROKER}/transaction_verification.py",
+        "        return ErrorCode.INVALID_PRODUCER_EPOCH\n",
+        "        return code\n",
+        (f"{VERIFICATION}::test_rejected_write_gets_an_error_that_clients_know",),
+    ),
+    Plant(
+        "a lost connection to the coordinator does not verify anything",
+        f"{BROKER}/verification_requests.py",
+        "            return _same_for_all(by_id, ErrorCode.NETWORK_EXCEPTION)\n",
+        "            return _same_for_all(by_id, ErrorCode.NONE)\n",
+        (f"{VERIFICATION}::test_lost_connection_is_a_network_exception",),
+    ),
+    Plant(
+        "an offset commit that could not be verified says that the coordinator loads",
+        "src/odradek/coordinators/append_errors.py",
+        "    if code is ErrorCode.NETWORK_EXCEPTION:\n",
+        "    if False:\n",
+        (f"{VERIFICATION}::test_lost_connection_is_a_network_exception",),
+    ),
+    Plant(
+        "a coordinator that cannot verify does not stop the write",
+        f"{BROKER}/verification_requests.py",
+        "            return {transactional_id: {} for transactional_id in by_id}\n",
+        "            return _same_for_all(by_id, ErrorCode.UNSUPPORTED_VERSION)\n",
+        (f"{VERIFICATION}::test_broker_that_cannot_verify_is_not_asked",),
+    ),
+    Plant(
+        "one request to a coordinator is in flight",
+        f"{BROKER}/verification_requests.py",
+        "        if self._task is None:\n            self._task = asyncio",
+        "        if True:\n            self._task = asyncio",
+        (f"{VERIFICATION}::test_one_request_at_a_time_carries_all_waiting_transactions",),
+    ),
+    Plant(
+        "a newer epoch fences a verification that waits",
+        f"{BROKER}/verification_requests.py",
+        "            is_fenced = waiting.command.producer_epoch < command.producer_epoch\n",
+        "            is_fenced = False\n",
+        (f"{VERIFICATION}::test_of_two_waiting_requests_the_newer_epoch_or_the_later_one_is_sent",),
+    ),
+    Plant(
+        "an older epoch does not replace a verification that waits",
+        f"{BROKER}/verification_requests.py",
+        "        if waiting is not None and waiting.command.producer_epoch > command.producer_epoch:\n",
+        "        if False:\n",
+        (f"{VERIFICATION}::test_of_two_waiting_requests_the_newer_epoch_or_the_later_one_is_sent",),
+    ),
+    Plant(
+        "verification asks the coordinator, wherever it is",
+        f"{BROKER}/verification_requests.py",
+        "        if coordinator_id == self._broker_id:\n",
+        "        if True:\n",
+        (f"{VERIFICATION}::test_first_write_is_verified_by_the_coordinator_elsewhere",),
     ),
 ]

@@ -266,6 +266,9 @@ class Broker:
         self._transaction_coordinator = factory.make_transaction_coordinator(
             replica_manager, self._marker_writer, requests, membership.metadata_version
         )
+        self._verification_requests = factory.make_verification_requests(
+            self._transaction_coordinator, requests
+        )
         sessions = self._sessions = SessionFactory(self.config, environment.clock)
         self._request_queue, self._memory_pool = sessions.request_queue, sessions.memory_pool
         self._finalized_features = FinalizedFeatureListener(membership)
@@ -311,9 +314,7 @@ class Broker:
             group_coordinator=self._group_coordinator,
             transaction_coordinator=self._transaction_coordinator,
             marker_writer=self._marker_writer,
-            transaction_verification=self._factory.make_transaction_verification(
-                self._transaction_coordinator
-            ),
+            transaction_verification=self._factory.make_transaction_verification(self._verification_requests),
             membership=membership,
             requests=requests,
             finalized_features=self._finalized_features,
@@ -452,6 +453,7 @@ class Broker:
         if self._socket_server is None:
             return
         self._socket_server.stop_reading()
+        await self._verification_requests.stop()
         await self._transaction_coordinator.stop()
         await self._group_coordinator.stop()
         await self._replica_manager.alter_log_dirs.stop()

@@ -10,6 +10,7 @@ from odradek.broker.coordinators.marker_queues import RemoteMarkerSettings
 from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
 from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
+from odradek.broker.coordinators.verification_requests import VerificationRequests
 from odradek.broker.environment import Environment
 from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
 from odradek.broker.inter_broker.producer_id_blocks import ControllerBlocks
@@ -209,11 +210,21 @@ class ComponentFactory:
         transaction_coordinator.start()
         return transaction_coordinator
 
+    def make_verification_requests(
+        self, transaction_coordinator: TransactionCoordinator, requests: BrokerRequests
+    ) -> VerificationRequests:
+        return VerificationRequests(
+            self.broker_id,
+            transaction_coordinator,
+            requests,
+            lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+        )
+
     def make_transaction_verification(
-        self, transaction_coordinator: TransactionCoordinator
+        self, verification_requests: VerificationRequests
     ) -> AddPartitionsToTxnManager:
         return AddPartitionsToTxnManager(
-            transaction_coordinator,
+            verification_requests,
             lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
         )
 

@@ -47,6 +47,16 @@ def offset_commit_error(code: ErrorCode) -> ErrorCode:
     return too_large if code in _TOO_LARGE else _COORDINATOR_ERRORS.get(code, code)
 
 
+def verification_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of a transactional offset commit whose transaction could not be verified.
+
+    Old clients retry it if it says that the coordinator loads, without looking for another.
+    """
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return offset_commit_error(code)
+
+
 def transaction_error(code: ErrorCode) -> ErrorCode:
     """Return the error of a transition that could not be stored."""
     return _TRANSACTION_ERRORS.get(code, code)

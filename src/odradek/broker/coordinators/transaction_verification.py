@@ -4,13 +4,19 @@ Without it, a delayed write that arrives after its transaction ended would open 
 read_committed consumers would wait for it forever. Once a partition has the transaction open, its writes are
 not verified: the marker ends it.
 
+The coordinator may be on another broker. While it is asked, later writes of the same producer on the same
+connection are held back, so that its batches stay in order. A write on another connection is a retry, and is
+verified on its own.
+
 Invariant: a partition that is not rejected was in the transaction when the coordinator was asked, and no
 marker was written since. A log replaces its producer state entry with every marker, so identity is the proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
@@ -19,6 +25,9 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.batch_producer import BatchProducer
 from odradek.replication.partition import Partition
+from odradek.telemetry import events
+
+log = events.logger("transaction_verification")
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
@@ -50,6 +59,8 @@ class AddPartitionsToTxnManager:
     def __init__(self, coordinator: CommandSubmitter, is_enabled: Callable[[], bool]) -> None:
         self._coordinator = coordinator
         self._is_enabled = is_enabled
+        self._held: dict[tuple[Hashable, int], deque[Callable[[], None]]] = {}
+        """Writes held back while one is verified, by source and producer id. Sources bound their number."""
 
     def verify(
         self,
@@ -58,9 +69,30 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[Partition],
         on_verified: Callable[[PartitionErrors], None],
         *,
+        source: Hashable,
         supports_abortable: bool,
     ) -> None:
-        """Call ``on_verified``, now or later, with the rejected partitions and their error codes."""
+        """Call ``on_verified``, now or later, with the rejected partitions and their error codes.
+
+        ``source`` is the connection: its writes of a producer are verified in order.
+        """
+        key = (source, producer.producer_id)
+        held = self._held.get(key)
+        arguments = (key, transactional_id, producer, partitions, on_verified, supports_abortable)
+        if held is None:
+            self._verify(*arguments)
+        else:
+            held.append(partial(self._verify, *arguments))
+
+    def _verify(
+        self,
+        key: tuple[Hashable, int],
+        transactional_id: str,
+        producer: BatchProducer,
+        partitions: Sequence[Partition],
+        on_verified: Callable[[PartitionErrors], None],
+        supports_abortable: bool,
+    ) -> None:
         unverified = [
             partition for partition in partitions if not has_transaction_open(partition, producer.producer_id)
         ]
@@ -85,13 +117,29 @@ class AddPartitionsToTxnManager:
                 if not snapshot.is_unchanged(producer.producer_id)
             ]
             codes.update({name: ErrorCode.INVALID_TXN_STATE for name in changed if not codes.get(name)})
-            on_verified({name: code for name, code in codes.items() if code})
+            try:
+                on_verified({name: code for name, code in codes.items() if code})
+            finally:
+                self._release(key)
 
         command = AddPartitions(transactional_id, *producer, names, verify_only=True)
+        self._held[key] = deque()
         try:
             self._coordinator.submit(transactional_id, command, on_result)
         except BrokerError as error:
-            on_verified(dict.fromkeys(names, error.code))
+            on_result(AddPartitionsResult(dict.fromkeys(names, error.code)))
+
+    def _release(self, key: tuple[Hashable, int]) -> None:
+        """Continue with the writes held back, up to the first one that waits for the coordinator again."""
+        held = self._held.pop(key)
+        while held and key not in self._held:
+            verify = held.popleft()
+            try:
+                verify()
+            except Exception as error:  # noqa: BLE001 - the writes behind it go on
+                log.failure("held_write_crashed", error, producer_id=key[1])
+        if held:
+            self._held[key].extend(held)
 
 
 def transaction_check(partition: Partition, producer_id: int) -> Callable[[], None]:

@@ -110,6 +110,7 @@ def _verify_and_append(
         producers.pop(),
         partitions,
         lambda verification_errors: pending.complete(_append_all(request, context, verification_errors)),
+        source=context.session,
         supports_abortable=context.version >= ABORTABLE_SINCE,
     )
     return pending

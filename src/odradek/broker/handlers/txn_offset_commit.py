@@ -14,6 +14,7 @@ from typing import Final
 from odradek.broker.handlers.group_requests import partition_exists, require_group_id
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.coordinators.append_errors import verification_error
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
@@ -56,6 +57,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) 
     def on_verified(errors: Codes) -> None:
         code = errors.get(offsets_partition.topic_partition)
         if code is not None:
+            code = verification_error(code)
             pending.complete(_response(request, context, dict.fromkeys(partitions, code)))
         else:
             _commit(request, partitions, context, pending)
@@ -65,6 +67,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) 
         BatchProducer(request.producer_id, request.producer_epoch),
         [offsets_partition],
         on_verified,
+        source=context.session,
         supports_abortable=context.version >= ABORTABLE_SINCE,
     )
     return pending

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.broker.handlers.transactional_client import TransactionalProducer
 
 from odradek.broker.coordinators.transaction_marker_writer import TxnMarkerEntry
 from odradek.coordinators.transactions.commands import AddPartitions, EndTransaction, InitProducerId
@@ -21,6 +22,7 @@ from odradek.wire.messages.write_txn_markers import (
 
 from .coordinator_cluster import (
     CoordinatorCluster,
+    TransactionRouter,
     create_internal_topics,
     run_scenario,
 )
@@ -262,6 +264,27 @@ def test_markers_of_two_transactions_of_a_producer_are_in_two_requests() -> None
 
 
 # Whole transactions.
+
+
+def test_transaction_with_coordinator_and_leader_on_different_brokers() -> None:
+    async def scenario(fixture: CoordinatorCluster) -> None:
+        await create_internal_topics(fixture, transactions=1, groups=2)
+        await fixture.create("orders", 1, (2,))
+        await fixture.place(2, "orders")
+        router = TransactionRouter(fixture, coordinator=1, leader=2, groups=2)
+        producer = TransactionalProducer(router)
+        assert await producer.init() == 0
+        await producer.transact(b"a")
+        assert await producer.add_offsets() == 0
+        assert await producer.commit_offset(7) == 0
+        assert await producer.end() == 0
+        assert await producer.wait_until_complete() == "CompleteCommit"
+        _, offsets = fixture[2].groups.shard_of("g").fetch_offsets("g", None, False)
+        assert offsets[ORDERS].offset == 7
+        partition = fixture[2].partition("orders")
+        assert (partition.log_end_offset, partition.log.last_stable_offset) == (2, 2)
+
+    run_scenario(scenario)
 
 
 def test_coordinator_that_missed_an_epoch_writes_markers_under_its_new_one() -> None:

@@ -52,7 +52,7 @@ def verify(
 ) -> list[Any]:
     reported: list[Any] = []
     AddPartitionsToTxnManager(coordinator, lambda: enabled).verify(
-        "ledger", WHO, partitions, reported.append, supports_abortable=supports_abortable
+        "ledger", WHO, partitions, reported.append, source=None, supports_abortable=supports_abortable
     )
     return reported
 
