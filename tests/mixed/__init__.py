@@ -1,0 +1,1 @@
+"""Clusters of Apache Kafka brokers and one of ours, on ZooKeeper."""

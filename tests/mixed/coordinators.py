@@ -1,0 +1,40 @@
+"""Groups and transactional ids whose coordinator is a certain broker."""
+
+from __future__ import annotations
+
+import itertools
+
+from tests.mixed.mixed_cluster import BROKERS, MixedCluster
+from tests.support.interbroker.clients import Clients
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+PARTITION_COUNT = 3
+
+
+def partition_of(name: str) -> int:
+    """Return the partition of a group or transactional id, by Java's hash of a string."""
+    value = 0
+    for character in name:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % PARTITION_COUNT
+
+
+def name_coordinated_by(cluster: MixedCluster, topic: str, broker: int, prefix: str) -> str:
+    """Return a name with this prefix whose partition of the internal topic has the broker as its leader."""
+    partitions = cluster.metadata(broker).partitions
+    for number in itertools.count():
+        name = f"{prefix}-{number}"
+        if partitions[topic, partition_of(name)].leader == broker:
+            return name
+    raise AssertionError("every broker leads a partition")
+
+
+def spread_leaders(cluster: MixedCluster, clients: Clients, topic: str) -> None:
+    """Wait for an internal topic, and elect the preferred leaders, so that each broker leads a partition."""
+    cluster.wait_until(lambda: all((topic, 0) in cluster.metadata(broker).partitions for broker in BROKERS))
+    for partition in range(PARTITION_COUNT):
+        cluster.wait_for_partition(topic, partition)
+    clients.elect_preferred([(topic, partition) for partition in range(PARTITION_COUNT)])
+    for partition in range(PARTITION_COUNT):
+        preferred = cluster.metadata(0).partitions[topic, partition].replicas[0]
+        cluster.wait_for_partition(topic, partition, leader=preferred)
