@@ -8,6 +8,7 @@ from tests.mutation.plant import Plant
 RUNTIME = "src/odradek/coordinators/runtime.py"
 BROKER = "src/odradek/broker/coordinators"
 MOVES = "unit/broker/coordinators/test_coordinator_moves.py"
+ACROSS = "unit/broker/coordinators/test_requests_across_brokers.py"
 VERIFICATION = "unit/broker/coordinators/test_remote_verification.py"
 MARKERS = "unit/broker/coordinators/test_remote_markers.py"
 
@@ -251,5 +252,27 @@ COORDINATOR_PLANTS: list[Plant] = [
         "        if coordinator_id == self._broker_id:\n",
         "        if True:\n",
         (f"{VERIFICATION}::test_first_write_is_verified_by_the_coordinator_elsewhere",),
+    ),
+    # Requests about other brokers.
+    Plant(
+        "a coordinator whose broker is dead is not available",
+        f"{BROKER}/coordinator_topic.py",
+        "        return None if partition is None else self._metadata_cache.brokers.get(partition.leader)\n",
+        "        return None if partition is None else self._metadata_cache.brokers.get(partition.leader) or next(iter(self._metadata_cache.brokers.values()))\n",
+        (f"{ACROSS}::test_coordinator_without_a_live_leader_is_not_available",),
+    ),
+    Plant(
+        "the lag of a log without a role is not known",
+        "src/odradek/broker/handlers/describe_log_dirs.py",
+        "        return UNKNOWN_LAG\n",
+        "        return 0\n",
+        (f"{ACROSS}::test_log_without_a_role_has_no_known_lag",),
+    ),
+    Plant(
+        "markers are appended by the leader",
+        f"{BROKER}/transaction_marker_writer.py",
+        "            partition = self._replica_manager.get_leader_partition(*topic_partition)\n",
+        "            partition = self._replica_manager.get_partition(*topic_partition)\n            assert partition is not None\n",
+        (f"{ACROSS}::test_markers_are_rejected_by_followers_and_other_brokers",),
     ),
 ]

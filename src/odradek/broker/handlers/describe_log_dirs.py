@@ -3,8 +3,8 @@
 A null list of topics means all; partitions without a local replica are skipped. v1 is as v0, v2 is flexible,
 v3 adds an error code for the whole response, v4 total and usable bytes of each directory's disk.
 
-An offline directory is listed with KAFKA_STORAGE_ERROR and no topics. The lag of a replica is 0, that of a
-future replica is its distance to the current one.
+An offline directory is listed with KAFKA_STORAGE_ERROR and no topics. The lag of a future replica is its
+distance to the current one; that of others is 0, or -1 if this broker has no role in the partition yet.
 """
 
 from __future__ import annotations
@@ -72,11 +72,7 @@ def _topics(
     for replica_log, is_future in _logs(directory):
         topic, number = replica_log.topic_partition
         if requested is None or replica_log.topic_partition in requested:
-            lag = (
-                _future_lag(replica_log, context)
-                if is_future
-                else max(replica_log.high_watermark - replica_log.log_end_offset, 0)
-            )
+            lag = _offset_lag(replica_log, is_future, context)
             entry = DescribeLogDirsPartition(number, replica_log.size_bytes, lag, is_future)
             topics.setdefault(topic, DescribeLogDirsTopic(topic, [])).partitions.append(entry)
     return list(topics.values())
@@ -89,9 +85,17 @@ def _logs(directory: LogDirectory) -> Iterator[tuple[Log, bool]]:
         yield replica_log, True
 
 
-def _future_lag(future: Log, context: RequestContext) -> int:
-    current = context.broker.log_manager.find(future.topic_partition)
-    return UNKNOWN_LAG if current is None else current[1].log_end_offset - future.log_end_offset
+def _offset_lag(replica_log: Log, is_future: bool, context: RequestContext) -> int:
+    """Return the distance of a future replica to the current one, or of a replica to its high watermark.
+
+    As in Kafka, it is unknown while the controller has not named the partition to this broker.
+    """
+    partition = context.broker.replica_manager.get_partition(*replica_log.topic_partition)
+    if partition is None:
+        return UNKNOWN_LAG
+    if is_future:
+        return partition.log_end_offset - replica_log.log_end_offset
+    return max(partition.high_watermark - replica_log.log_end_offset, 0)
 
 
 def error_response(
