@@ -250,7 +250,7 @@ class LocalLog:
             if base_offset == old.base_offset:
                 return old
             sealed = old.seal() if needs_room else _seal_even_if_full(old)
-            if base_offset < self._stale_recovery_point:
+            if base_offset < max(self._stale_recovery_point, self.recovery_point):
                 # Recovery may start at the new segment.
                 sealed.sync()
             new = ActiveSegment.create(self._context, base_offset)

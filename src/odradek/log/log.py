@@ -146,12 +146,12 @@ class Log(LocalLog):
         of that batch here.
         """
         if first.base_offset < self.log_end_offset <= first.last_offset:
-            if self.log_start_offset == self.log_end_offset:
-                self.truncate_fully_and_start_at(first.base_offset, now_ms)
-                return
             if first.base_offset >= self._segments[-1].next_offset():
                 # Epochs that start in the hole have no batch.
                 self.epochs.truncate_from_end(first.base_offset)
+                return
+            if self.log_start_offset == self.log_end_offset:
+                self.truncate_fully_and_start_at(first.base_offset, now_ms)
                 return
         raise BrokerError(
             ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -45,6 +45,19 @@ def test_indexes_of_a_segment_that_ends_at_the_recovery_point_survive_a_power_lo
         play([*written, Step("roll"), Step("stop"), Step("power", seed)])
 
 
+def test_indexes_of_a_segment_that_ends_before_a_hole_survive_a_power_loss() -> None:
+    """The recovery point was the log end offset, in the hole, and the next segment started before it."""
+    written = [Step("append", 3, 3, 4), Step("append", 3, 3), Step("append", 3, 3, 6)]
+    cut = [Step("truncate", 0, 1, 2), Step("flush"), Step("roll"), Step("checkpoint")]
+    for seed in CRASHES:
+        play([*written, *cut, Step("power", seed)])
+
+
+def test_log_start_offset_in_a_hole_stays() -> None:
+    """The batch that filled the hole was taken for the first one of an empty log."""
+    play([Step("append", 3, 3), Step("truncate", 0, 1, 2), Step("advance", 2), Step("append", 4, 3)])
+
+
 def test_truncation_on_a_full_disk_succeeds_or_fails_the_log() -> None:
     """It was aborted halfway, after later segments had been deleted."""
     written = [Step("append", 3, 3), Step("append", 3, 3, 2), Step("roll"), Step("append", 3, 3)]
