@@ -147,6 +147,12 @@ def test_stored_isr_with_a_replica_the_leader_does_not_wait_for():
     assert Cluster(leader, stored=StoredIsr(2, (0, 2))).violation() is None, "of a newer epoch"
 
 
+def test_isr_member_without_a_committed_batch():
+    replicas = Replica(log(A, B, high_watermark=2), leads=True, epoch=1), Replica(log(A), epoch=1)
+    assert Cluster(*replicas, stored=StoredIsr(1, (0, 1))).violation() == "committed-batch-not-in-isr"
+    assert Cluster(*replicas, stored=StoredIsr(1, (0,))).violation() is None
+
+
 def test_acknowledgement_before_commit():
     cluster = Cluster(Replica(log(A, B, high_watermark=1), leads=True))
     cluster.checker.on_acknowledged(PARTITION, 0, [b"a"])

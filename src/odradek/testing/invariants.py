@@ -9,6 +9,7 @@ of each partition and compares with them what replicas do later. Named violation
 - ``logs-differ``: a replica has another batch below its high watermark than the committed one.
 - ``committed-batch-lost``: a leader's log lacks a batch that was committed in an earlier epoch.
 - ``stored-isr-not-in-maximal-isr``: the controller may elect a replica that the leader does not wait for.
+- ``committed-batch-not-in-isr``: a member of the stored ISR lacks a batch that its leader has committed.
 - ``acknowledged-before-commit``: acks=all was answered before the batch was committed.
 - ``inconsistent-offset``: an offset was read or acknowledged with another value than before.
 - ``lost-write``, ``duplicate``: an acknowledged value is missing from a log at the end, or there twice.
@@ -96,17 +97,20 @@ class InvariantChecker:
     def check(self) -> None:
         """Check all replicas that have changed since the last call."""
         self.check_count += 1
+        replicas: dict[tuple[int, TopicPartition], Partition] = {}
         for broker_id, number, partitions in self._incarnations():
             for partition in partitions:
+                replicas[broker_id, partition.topic_partition] = partition
                 self._check_replica(broker_id, number, partition)
+        for partition in replicas.values():
+            if partition.is_leader:
+                self._check_stored_isr(partition, replicas)
 
     def _check_replica(self, broker_id: int, number: int, partition: Partition) -> None:
         log = partition.log
         now = _Seen(partition.is_leader, partition.leader_epoch, log.high_watermark, log.log_end_offset)
         key = (broker_id, number, partition.topic_partition)
         before = self._seen.get(key)
-        if now.is_leader:
-            self._check_stored_isr(partition)
         if now == before:
             return
         self._seen[key] = now
@@ -160,7 +164,10 @@ class InvariantChecker:
                     f"{own.get(batch.base_offset)}, log end {log.log_end_offset}",
                 )
 
-    def _check_stored_isr(self, partition: Partition) -> None:
+    def _check_stored_isr(
+        self, partition: Partition, replicas: Mapping[tuple[int, TopicPartition], Partition]
+    ) -> None:
+        """Check that the leader waits for the stored ISR, and that its members have what is committed."""
         stored = self._stored_isr(partition.topic_partition)
         if stored is None or stored.leader_epoch != partition.leader_epoch:
             return
@@ -171,6 +178,14 @@ class InvariantChecker:
                 "stored-isr-not-in-maximal-isr",
                 f"{partition.topic_partition} epoch {stored.leader_epoch}: {stored.isr}, maximal {maximal}",
             )
+        for member in stored.isr:
+            replica = replicas.get((member, partition.topic_partition))
+            if replica is not None and replica.log.log_end_offset < partition.log.high_watermark:
+                raise Violation(
+                    "committed-batch-not-in-isr",
+                    f"{partition.topic_partition} on broker {member}: log end {replica.log.log_end_offset}, "
+                    f"high watermark of the leader {partition.log.high_watermark}",
+                )
 
     def _committed_batches(self, partition: TopicPartition) -> _Committed:
         return self._committed.setdefault(partition, _Committed())
