@@ -7,11 +7,13 @@ from tests.mutation.plants_client import CLIENT_PLANTS
 from tests.mutation.plants_coordinators import COORDINATOR_PLANTS
 from tests.mutation.plants_followers import FOLLOWER_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
+from tests.mutation.plants_membership import MEMBERSHIP_PLANTS
 from tests.mutation.plants_replication import REPLICATION_PLANTS
 
 PLANTS = [
     *LOG_PLANTS,
     *BROKER_PLANTS,
+    *MEMBERSHIP_PLANTS,
     *REPLICATION_PLANTS,
     *FOLLOWER_PLANTS,
     *COORDINATOR_PLANTS,
