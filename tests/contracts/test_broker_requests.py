@@ -12,17 +12,17 @@ import uvloop
 from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
 from odradek.system.clock import SystemClock
 from odradek.system.network import SocketNetwork
-from odradek.testing.broker_requests_contract import (
+from odradek.testing.clock import VirtualClock, VirtualLoop, run_virtually
+from odradek.testing.contracts.broker_requests_contract import (
     LISTENER,
     LOCAL_ID,
     TIMEOUT_MS,
     BrokerRequestsContract,
     ClusterFixture,
 )
-from odradek.testing.clock import VirtualClock, VirtualLoop, run_virtually
+from odradek.testing.contracts.network_contract import HOST, RunOnNetwork
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryNetwork
-from odradek.testing.network_contract import HOST, RunOnNetwork
 
 
 class _InterBroker(BrokerRequestsContract):

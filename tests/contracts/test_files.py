@@ -12,7 +12,7 @@ import pytest
 
 import odradek
 from odradek.system.files import RealFileSystem
-from odradek.testing.file_system_contract import FileContract, FileSystemContract
+from odradek.testing.contracts.file_system_contract import FileContract, FileSystemContract
 from odradek.testing.files import MemoryFileSystem
 
 

@@ -13,10 +13,7 @@ from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
 from odradek.system.transports import TransportNetwork
 from odradek.testing.clock import run_virtually
-from odradek.testing.entropy import SeededEntropy
-from odradek.testing.files import MemoryFileSystem
-from odradek.testing.network import RESET, MemoryConnection, MemoryNetwork
-from odradek.testing.network_contract import (
+from odradek.testing.contracts.network_contract import (
     HOST,
     Collector,
     ConnectionContract,
@@ -26,6 +23,9 @@ from odradek.testing.network_contract import (
     Scenario,
     until,
 )
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.files import MemoryFileSystem
+from odradek.testing.network import RESET, MemoryConnection, MemoryNetwork
 
 
 class _OnRealFiles(ConnectionContract, NetworkContract):

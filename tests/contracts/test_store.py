@@ -22,10 +22,10 @@ from odradek.store.port import CreateOp, NoNode, Store, StoreError, Unavailable
 from odradek.store.zookeeper.client import ZooKeeperClient
 from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble
 from odradek.system.local_zookeeper import LocalZooKeeper
+from odradek.testing.contracts.store_connection_contract import StoreConnectionContract
+from odradek.testing.contracts.store_contract import StoreContract
+from odradek.testing.contracts.store_fixture import RecordingWatcher, StoreFixture, scenario
 from odradek.testing.linked_store import LinkedStore
-from odradek.testing.store_connection_contract import StoreConnectionContract
-from odradek.testing.store_contract import StoreContract
-from odradek.testing.store_fixture import RecordingWatcher, StoreFixture, scenario
 
 
 class StillClock:

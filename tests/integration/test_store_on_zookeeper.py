@@ -51,7 +51,7 @@ from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble, open_zookeeper
 from odradek.store.zookeeper.errors import AccessDenied
 from odradek.system.entropy import SystemEntropy
 from odradek.system.local_zookeeper import LocalZooKeeper, free_port
-from odradek.testing.store_fixture import RecordingWatcher
+from odradek.testing.contracts.store_fixture import RecordingWatcher
 
 CERTIFICATES = Path(__file__).parents[1] / "support" / "certificates"
 REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)

@@ -13,7 +13,7 @@ from tests.support.zookeeper import options_for
 from odradek.store.port import SessionExpired, Unavailable, WatchedEvent, WatchedEventType
 from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble
 from odradek.system.local_zookeeper import LocalZooKeeper, free_port
-from odradek.testing.store_fixture import RecordingWatcher
+from odradek.testing.contracts.store_fixture import RecordingWatcher
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -256,7 +256,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "            if replica.log_start_offset < lowest and self._is_broker_alive(broker_id):\n                lowest = replica.log_start_offset\n",
         "            pass\n",
         (
-            f"{UNIT}/test_delayed_delete_records.py::test_delete_completes_when_all_replicas_have_deleted",
+            f"{UNIT}/delayed/test_delayed_delete_records.py::test_delete_completes_when_all_replicas_have_deleted",
             "unit/broker/handlers/test_follower_fetch.py::test_delete_records_waits_for_followers",
         ),
     ),

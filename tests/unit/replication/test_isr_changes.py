@@ -10,7 +10,7 @@ from odradek.log.log_config import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_LEADER
-from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.replication.leader import IsrChange, IsrChangeResult
 from odradek.wire.messages.produce import PartitionProduceResponse
 

@@ -14,7 +14,7 @@ from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
-from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID
 from odradek.replication.partition_logs import PartitionLogs, RetryableLog
 from odradek.testing.entropy import SeededEntropy

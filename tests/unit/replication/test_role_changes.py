@@ -12,7 +12,7 @@ from odradek.log.log_config import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
-from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.follower import Follower
 from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest

@@ -15,7 +15,7 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.records.control_records import ControlRecordType, EndTransactionMarker
-from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.replication.replica_manager import ReplicaManager
 
 Codes = Mapping[TopicPartition, ErrorCode]

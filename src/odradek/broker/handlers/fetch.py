@@ -36,7 +36,7 @@ from odradek.ports.files import FileSlice, Part
 from odradek.ports.workers import Workers
 from odradek.records.append_rules import WORKER_LIMITS, WorkLimitExceeded
 from odradek.records.conversion import down_convert
-from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.fetch_session import (
     FetchContext,
     FetchPartition,

@@ -31,7 +31,7 @@ from odradek.records.append_rules import RecordValidationError, WorkLimitExceede
 from odradek.records.batch_producer import BatchProducer, is_transactional, transactional_producer
 from odradek.replication.acks import is_valid_required_acks
 from odradek.replication.append_queue import AppendResult, QueuedAppend
-from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,

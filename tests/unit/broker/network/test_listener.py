@@ -9,9 +9,9 @@ from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.network.session import Session
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.testing.clock import run_virtually
+from odradek.testing.contracts.network_contract import Collector, until
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryNetwork
-from odradek.testing.network_contract import Collector, until
 
 
 def make_listener(quotas: ConnectionQuotas, *, serves: bool = True) -> Listener:

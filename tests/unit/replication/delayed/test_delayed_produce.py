@@ -3,7 +3,7 @@
 from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.protocol_enums import ACKS_ALL
-from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.wire.messages.produce import PartitionProduceResponse
 
 

@@ -16,7 +16,7 @@ from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, Metad
 from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnsupportedVersion
 from odradek.net.broker_requests import BrokerRequests
 from odradek.ports.network import Network
-from odradek.testing.network_contract import HOST, RunOnNetwork, until
+from odradek.testing.contracts.network_contract import HOST, RunOnNetwork, until
 from odradek.testing.scripted_broker import ScriptedBroker
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.wire.messages.metadata import MetadataRequest

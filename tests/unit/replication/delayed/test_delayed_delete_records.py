@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from odradek.model.errors import ErrorCode
 from odradek.model.protocol_enums import ACKS_LEADER
-from odradek.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
+from odradek.replication.delayed.delayed_delete_records import (
+    DelayedDeleteRecords,
+    DeleteRecordsPartitionStatus,
+)
 from odradek.wire.messages.delete_records import DeleteRecordsPartitionResult
 from odradek.wire.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 

@@ -29,8 +29,14 @@ from odradek.store.port import (
     WatchedEvent,
     WatchedEventType,
 )
-from odradek.testing.store_fixture import EVENT_SECONDS_MAX, RecordingWatcher, StoreFixture, raises, scenario
-from odradek.testing.store_watch_contract import StoreWatchContract
+from odradek.testing.contracts.store_fixture import (
+    EVENT_SECONDS_MAX,
+    RecordingWatcher,
+    StoreFixture,
+    raises,
+    scenario,
+)
+from odradek.testing.contracts.store_watch_contract import StoreWatchContract
 
 
 class StoreContract(StoreWatchContract):

@@ -13,7 +13,7 @@ from odradek.store.port import (
     WatchedEvent,
     WatchedEventType,
 )
-from odradek.testing.store_fixture import (
+from odradek.testing.contracts.store_fixture import (
     EVENT_SECONDS_MAX,
     RecordingWatcher,
     StoreFixture,

@@ -1,6 +1,6 @@
 """Delayed fetch requests."""
 
-from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.timers.purgatory import DelayedOperationPurgatory
 from odradek.timers.timing_wheel import TimingWheel
 

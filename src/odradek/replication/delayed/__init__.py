@@ -1,0 +1,1 @@
+"""Requests that wait for a partition: for records, for replicas, for the low watermark."""

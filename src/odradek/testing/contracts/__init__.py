@@ -1,0 +1,1 @@
+"""Contract suites of the ports: every implementation, fake or real, passes them."""
