@@ -10,6 +10,8 @@ BROKER = "src/odradek/broker/coordinators"
 MOVES = "unit/broker/coordinators/test_coordinator_moves.py"
 ACROSS = "unit/broker/coordinators/test_requests_across_brokers.py"
 VERIFICATION = "unit/broker/coordinators/test_remote_verification.py"
+SEEDS = "unit/broker/coordinators/test_transactions_under_moves.py::test_transactions_are_exactly_once_while_coordinators_and_leaders_move"
+UNIT_VERIFICATION = "unit/broker/coordinators/test_transaction_verification.py"
 MARKERS = "unit/broker/coordinators/test_remote_markers.py"
 
 COORDINATOR_PLANTS: list[Plant] = [
@@ -22,6 +24,7 @@ COORDINATOR_PLANTS: list[Plant] = [
         (
             f"{MOVES}::test_commits_wait_for_replicas_and_move_with_the_leadership",
             f"{MOVES}::test_waiting_requests_end_with_not_coordinator",
+            SEEDS,
         ),
     ),
     Plant(
@@ -43,14 +46,14 @@ COORDINATOR_PLANTS: list[Plant] = [
         RUNTIME,
         "            if offset >= end_offset:\n                return\n",
         "            return\n",
-        (f"{MOVES}::test_requests_are_rejected_while_the_new_coordinator_loads",),
+        (f"{MOVES}::test_requests_are_rejected_while_the_new_coordinator_loads", SEEDS),
     ),
     Plant(
         "a load includes the last batch",
         RUNTIME,
         "        offset, end_offset = 0, coordinator.load_end_offset\n",
         "        offset, end_offset = 0, coordinator.load_end_offset - 1\n",
-        (f"{MOVES}::test_commits_wait_for_replicas_and_move_with_the_leadership",),
+        (f"{MOVES}::test_commits_wait_for_replicas_and_move_with_the_leadership", SEEDS),
     ),
     Plant(
         "groups stay in a new epoch of the same leader",
@@ -196,6 +199,20 @@ COORDINATOR_PLANTS: list[Plant] = [
         "            verify = held.popleft()\n",
         "            verify = held.pop()\n",
         (f"{VERIFICATION}::test_later_batches_are_held_back_while_the_first_is_verified",),
+    ),
+    Plant(
+        "a write is not verified across leader epochs",
+        f"{BROKER}/transaction_verification.py",
+        "        if partition.leader_epoch != self.leader_epoch:\n",
+        "        if False:\n",
+        (f"{UNIT_VERIFICATION}::test_leader_epoch_change_before_the_response_makes_the_producer_retry",),
+    ),
+    Plant(
+        "a marker written during the verification invalidates it",
+        f"{BROKER}/transaction_verification.py",
+        "        return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE\n",
+        "        return ErrorCode.NONE\n",
+        (f"{UNIT_VERIFICATION}::test_marker_written_before_the_response_invalidates_it",),
     ),
     Plant(
         "a fenced producer gets the error that producers know",

@@ -21,6 +21,7 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import Compression
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder
+from odradek.records.control_records import ControlRecordType, EndTransactionMarker
 
 from .runtime_fixture import FOLLOWER_ID, TIMEOUT_MS, Counter, RuntimeFixture, run_scenario
 
@@ -299,6 +300,22 @@ def test_stop_waits_for_cancelled_loads() -> None:
         (load,) = fixture.runtime._loads.values()
         await fixture.runtime.stop()
         assert load.done()
+
+    run_scenario(scenario)
+
+
+def test_marker_appended_while_a_load_begins_is_replayed_once_and_in_order() -> None:
+    async def scenario(fixture: RuntimeFixture) -> None:
+        await fixture.serve()
+        fixture.submit("set", b"a", 1, 5)
+        fixture.runtime.unload(0)
+        fixture.runtime.load(fixture.partition)
+        marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
+        appended = fixture.partition.append_end_marker(marker, 5, 0, 1)
+        fixture.runtime.transaction_ended(0, 5, commits=True, offset=appended.last_offset)
+        assert fixture.runtime._coordinators[0].load_end_offset == appended.last_offset
+        await fixture.wait_until_loaded()
+        assert fixture.runtime.shard(0).totals == {b"a": 1}
 
     run_scenario(scenario)
 

@@ -47,12 +47,18 @@ class _PartitionSnapshot(NamedTuple):
     leader_epoch: int
     producer_state: ProducerStateEntry | None
 
-    def is_unchanged(self, producer_id: int) -> bool:
+    def check_unchanged(self, producer_id: int) -> ErrorCode:
+        """Return the error of a write if something happened since that may have ended its transaction.
+
+        In a new leader epoch the producer has to retry: another leader may have written a marker.
+        """
         partition = self.partition
-        return (
-            partition.leader_epoch == self.leader_epoch
-            and partition.producers.get(producer_id) is self.producer_state
-        ) or has_transaction_open(partition, producer_id)
+        if has_transaction_open(partition, producer_id):
+            return ErrorCode.NONE
+        if partition.leader_epoch != self.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_same = partition.producers.get(producer_id) is self.producer_state
+        return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
 
 
 class AddPartitionsToTxnManager:
@@ -111,12 +117,10 @@ class AddPartitionsToTxnManager:
             codes = {
                 name: error_for_producer(code, supports_abortable) for name, code in result.errors.items()
             }
-            changed = [
-                snapshot.partition.topic_partition
-                for snapshot in snapshots
-                if not snapshot.is_unchanged(producer.producer_id)
-            ]
-            codes.update({name: ErrorCode.INVALID_TXN_STATE for name in changed if not codes.get(name)})
+            for snapshot in snapshots:
+                name = snapshot.partition.topic_partition
+                if not codes.get(name):
+                    codes[name] = snapshot.check_unchanged(producer.producer_id)
             try:
                 on_verified({name: code for name, code in codes.items() if code})
             finally:
@@ -143,15 +147,16 @@ class AddPartitionsToTxnManager:
 
 
 def transaction_check(partition: Partition, producer_id: int) -> Callable[[], None]:
-    """Return a check that raises INVALID_TXN_STATE if a marker was written since this call.
+    """Return a check that raises an error if a marker was, or may have been, written since this call.
 
     For verified writes that are delayed for another reason: a marker may end their transaction meanwhile.
     """
     snapshot = _PartitionSnapshot(partition, partition.leader_epoch, partition.producers.get(producer_id))
 
     def check() -> None:
-        if not snapshot.is_unchanged(producer_id):
-            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transaction ended before the write")
+        code = snapshot.check_unchanged(producer_id)
+        if code:
+            raise BrokerError(code, "the transaction may have ended before the write")
 
     return check
 

@@ -232,6 +232,14 @@ class CoordinatorCluster:
             assert result.error == 0
             assert not any(result.partition_errors.values())
 
+    async def tell_again(self, broker_id: int, topic: str) -> None:
+        """Send the current leaders again, to a broker that may have missed them."""
+        for number in range(self._sizes[topic]):
+            partition = self[broker_id].replica_manager.get_partition(topic, number)
+            epoch = self.leaders[TopicPartition(topic, number)][1]
+            if partition is None or partition.leader_epoch < epoch:
+                await self.tell(broker_id, topic, number)
+
     async def stop_replica(self, broker_id: int, topic: str, number: int, leader_epoch: int) -> None:
         """Remove a replica from a broker, as after a reassignment."""
         state = StopReplicaTopicState(topic, [StopReplicaPartitionState(number, leader_epoch, True)])

@@ -240,6 +240,35 @@ def test_new_coordinator_writes_the_markers_of_a_prepared_transaction() -> None:
     run_scenario(scenario)
 
 
+def test_end_of_a_transaction_that_moves_before_it_is_committed_can_be_retried() -> None:
+    async def scenario(fixture: CoordinatorCluster) -> None:
+        await create_internal_topics(fixture, transactions=1, replicas=BOTH)
+        await fixture.create("orders", 1, (1,))
+        await fixture.place(1, "orders")
+
+        async def call(node: Node, command: Any) -> Any:
+            responses = submit(node, command)
+            await fixture.until(lambda: bool(responses))
+            return responses[0]
+
+        await call(fixture[1], InitProducerId(TRANSACTIONAL_ID, 60_000, new_producer_id=5))
+        await call(fixture[1], AddPartitions(TRANSACTIONAL_ID, 5, 0, (ORDERS,)))
+        end = EndTransaction(TRANSACTIONAL_ID, 5, 0, True)
+        ending = submit(fixture[1], end)
+        assert ending == []
+        await fixture.place(2, TRANSACTIONS_TOPIC)
+        assert ending == [ErrorCode.NOT_COORDINATOR]
+        await fixture.until_loaded()
+        while (code := await call(fixture[2], end)) is ErrorCode.CONCURRENT_TRANSACTIONS:
+            await fixture.clock.sleep_ms(20)
+        assert code is ErrorCode.NONE
+        await fixture.until(lambda: state_of(fixture[2]) == "CompleteCommit")
+        assert fixture[1].coordinator_epochs("orders") == {1}
+        assert fixture[1].log_end_offset("orders") == 1
+
+    run_scenario(scenario)
+
+
 # The number of partitions.
 
 

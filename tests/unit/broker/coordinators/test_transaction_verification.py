@@ -96,12 +96,12 @@ def test_marker_written_before_the_response_invalidates_it() -> None:
     assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
 
 
-def test_leader_epoch_change_before_the_response_invalidates_it() -> None:
+def test_leader_epoch_change_before_the_response_makes_the_producer_retry() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
     reported = verify(coordinator, partition)
     partition.leader_epoch += 1
     coordinator.complete()
-    assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
+    assert reported == [{A: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
 
 
 def test_verified_write_meanwhile_does_not_invalidate_the_response() -> None:
