@@ -5,17 +5,14 @@ UpdateMetadata, and serves AlterPartition, AllocateProducerIds and ControlledShu
 broker keep their order and are retried until that broker's epoch is gone. ``fail_over`` replaces it by its
 successor with the next controller epoch; ``replay`` sends an old request once more, as a network may.
 
-Decisions are small synchronous methods over ``ControllerState``; they are written once more here, apart from
-``odradek.controller``, so that a simulation does not share the mistakes of what it tests.
+Decisions are in ``ControllerState``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
@@ -38,7 +35,13 @@ from odradek.store.znodes import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from odradek.testing.broker import Client, ConnectionEnded
+from odradek.testing.controller_channel import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    ControllerChannel,
+)
+from odradek.testing.controller_state import ControllerState, PartitionState
 from odradek.testing.network import MemoryHost
 from odradek.testing.request_server import RequestServer
 from odradek.wire.messages.alter_partition import (
@@ -76,92 +79,8 @@ CONTROLLER_ID: Final = 100
 CONTROLLER_HOST: Final = "controller"
 PORT: Final = 9092
 LISTENER: Final = "PLAINTEXT"
-LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
+CONTROLLED_SHUTDOWN: Final = 7
 ALTER_PARTITION: Final = 56
-VERSIONS: Final = {LEADER_AND_ISR: 7, STOP_REPLICA: 4, UPDATE_METADATA: 8}
-REQUEST_TIMEOUT_S: Final = 30
-RETRY_S: Final = 0.1
-SENT_REQUESTS_MAX: Final = 200
-"""Sent requests kept for ``replay``."""
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """Committed state of a partition; ``partition_epoch`` is the version of its znode."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    controller_epoch: int
-
-
-@dataclass
-class ControllerState:
-    """The controller's view of the cluster."""
-
-    controller_epoch: int = 1
-    brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
-    topic_ids: dict[str, TopicId] = field(default_factory=dict)
-    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
-    shutting_down: set[int] = field(default_factory=set)
-    offline: set[tuple[TopicPartition, int]] = field(default_factory=set)
-    """Replicas in failed log directories."""
-
-    def can_lead(self, partition: TopicPartition, broker_id: int) -> bool:
-        return (
-            broker_id in self.brokers
-            and broker_id not in self.shutting_down
-            and (partition, broker_id) not in self.offline
-        )
-
-    def elect(self, partition: TopicPartition) -> PartitionState | None:
-        """Return the state with the first eligible ISR member as leader; None if there is none."""
-        state = self.states[partition]
-        eligible = [member for member in state.isr if self.can_lead(partition, member)]
-        leader = next((replica for replica in self.replicas[partition] if replica in eligible), None)
-        if leader is None:
-            return None
-        return self._next(state, leader, tuple(eligible))
-
-    def without_replica(self, partition: TopicPartition, broker_id: int) -> PartitionState | None:
-        """Return the state without a failed replica; the last member stays in the ISR."""
-        state = self.states[partition]
-        if broker_id not in state.isr and broker_id != state.leader:
-            return None
-        isr = tuple(member for member in state.isr if member != broker_id) or state.isr
-        leader = NO_LEADER if state.leader == broker_id else state.leader
-        if (leader, isr) == (state.leader, state.isr):
-            return None
-        return self._next(state, leader, isr)
-
-    def _next(self, state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:
-        return PartitionState(
-            leader, state.leader_epoch + 1, isr, state.partition_epoch, self.controller_epoch
-        )
-
-    def check_alter_partition(
-        self, partition: TopicPartition, change: AlterPartitionRequestPartitionData, broker_id: int
-    ) -> tuple[ErrorCode, tuple[int, ...]]:
-        """Return the error of a proposed ISR change, and the proposed ISR."""
-        state = self.states.get(partition)
-        isr = tuple(member.broker_id for member in change.new_isr_with_epochs) or tuple(change.new_isr)
-        if state is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, isr
-        if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
-            return ErrorCode.NOT_CONTROLLER, isr
-        if change.leader_epoch < state.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH, isr
-        if isr == state.isr:
-            return ErrorCode.NONE, isr
-        if change.partition_epoch < state.partition_epoch:
-            return ErrorCode.INVALID_UPDATE_VERSION, isr
-        if broker_id != state.leader or broker_id not in isr:
-            return ErrorCode.INVALID_REQUEST, isr
-        if any(member not in self.brokers or member in self.shutting_down for member in isr):
-            return ErrorCode.INELIGIBLE_REPLICA, isr
-        return ErrorCode.NONE, isr
 
 
 class ScriptedController:
@@ -173,7 +92,7 @@ class ScriptedController:
         self._entropy = entropy
         self._delay_max_ms = delay_max_ms
         self._changes: asyncio.Queue[Callable[[], Any]] = asyncio.Queue()
-        self._channels: dict[int, _Channel] = {}
+        self._channels: dict[int, ControllerChannel] = {}
         self._server = RequestServer(
             {
                 ALTER_PARTITION: (range(4), self._alter_partition),
@@ -276,7 +195,7 @@ class ScriptedController:
         self.state.brokers.update(brokers)
         for broker_id, broker in brokers.items():
             if broker_id != CONTROLLER_ID:
-                self._channels[broker_id] = _Channel(self._host, broker_id, broker)
+                self._channels[broker_id] = ControllerChannel(self._host, broker_id, broker)
         self._send_update_metadata(self.state.brokers, ())
         self._send_update_metadata(brokers, self.state.states)
         hosted = [p for p, replicas in self.state.replicas.items() if set(replicas) & brokers.keys()]
@@ -315,7 +234,7 @@ class ScriptedController:
         """Elect another ISR member, as a preferred election does; to be called through ``run``."""
         state = self.state.states[partition]
         if leader in state.isr and leader != state.leader and self.state.can_lead(partition, leader):
-            await self._write({partition: self.state._next(state, leader, state.isr)})
+            await self._write({partition: self.state.next_state(state, leader, state.isr)})
 
     async def fail_over(self) -> None:
         """Become the next controller: drop what is queued, send the whole state under the next epoch."""
@@ -330,7 +249,7 @@ class ScriptedController:
         """Keep the leader under a new leader epoch, as a reassignment does when it begins."""
         state = self.state.states[partition]
         if state.leader != NO_LEADER:
-            await self._write({partition: self.state._next(state, state.leader, state.isr)})
+            await self._write({partition: self.state.next_state(state, state.leader, state.isr)})
 
     def replay(self) -> bool:
         """Send an old request again on a connection of its own; return whether there is one."""
@@ -580,73 +499,3 @@ class ScriptedController:
 
 def _stored(state: PartitionState) -> LeaderIsrAndControllerEpoch:
     return LeaderIsrAndControllerEpoch(state.leader, state.leader_epoch, state.isr, state.controller_epoch)
-
-
-OnResponse = Callable[[int, Any], None]
-
-
-class _Channel:
-    """Requests to one broker incarnation, in order, each until there is a response."""
-
-    def __init__(self, host: MemoryHost, broker_id: int, broker: RegisteredBroker) -> None:
-        self._host = host
-        self._broker_id = broker_id
-        self._endpoint = broker.registration.endpoints[0]
-        self._queue: deque[tuple[int, Any, OnResponse | None]] = deque()
-        self._wakeup = asyncio.Event()
-        self.sent: deque[tuple[int, Any]] = deque(maxlen=SENT_REQUESTS_MAX)
-        self._replays: set[asyncio.Task[None]] = set()
-        self._task = asyncio.get_running_loop().create_task(self._send_all())
-
-    def send(self, api_key: int, request: Any, on_response: OnResponse | None = None) -> None:
-        self._queue.append((api_key, request, on_response))
-        self._wakeup.set()
-
-    def drop_queued(self) -> None:
-        self._queue.clear()
-
-    def close(self) -> None:
-        self._task.cancel()
-        for task in self._replays:
-            task.cancel()
-
-    def replay(self, index: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._replay(*self.sent[index]))
-        self._replays.add(task)
-        task.add_done_callback(self._replays.discard)
-
-    async def _replay(self, api_key: int, request: Any) -> None:
-        with suppress(OSError, TimeoutError, ConnectionEnded):
-            client = await self._connect()
-            await client.request(api_key, VERSIONS[api_key], request)
-            client.close()
-
-    async def _connect(self) -> Client:
-        return await Client.connect(
-            self._host, self._endpoint.port, self._endpoint.host, client_id="controller"
-        )
-
-    async def _send_all(self) -> None:
-        client: Client | None = None
-        while True:
-            if not self._queue:
-                self._wakeup.clear()
-                await self._wakeup.wait()
-                continue
-            api_key, request, on_response = self._queue[0]
-            try:
-                if client is None or not client.is_open:
-                    client = await self._connect()
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    response = await client.request(api_key, VERSIONS[api_key], request)
-            except (OSError, TimeoutError, ConnectionEnded):
-                if client is not None:
-                    client.close()
-                    client = None
-                await asyncio.sleep(RETRY_S)
-                continue
-            if self._queue and self._queue[0][1] is request:
-                self._queue.popleft()
-            self.sent.append((api_key, request))
-            if on_response is not None and response.error_code == ErrorCode.NONE:
-                on_response(self._broker_id, response)
