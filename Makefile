@@ -112,7 +112,7 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster ONLY=transactions
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.support.apache_kafka $(KAFKA)
-	@ODRADEK_MIXED_CLUSTER=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/mixed tests/compat/test_mixed_cluster.py -k "$(ONLY)"
+	@ODRADEK_MIXED_CLUSTER=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 300 tests/mixed tests/compat/test_mixed_cluster.py -k "$(ONLY)"
 
 sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 BROKERS=3 SEED=1
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --brokers $(BROKERS) --first $(SEED)

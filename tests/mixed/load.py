@@ -27,6 +27,7 @@ class Load:
             "log_level": 2,
             "enable.idempotence": True,
             "linger.ms": 5,
+            "socket.timeout.ms": 10_000,  # a paused broker keeps its connections open
         }
         self._producer = Producer(settings)
         self._ends = threading.Event()

@@ -40,3 +40,42 @@ def test_killed_broker_returns_and_no_record_is_lost(
         cluster.wait_for_partition(topic)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_records(cluster, load, topic)
+
+
+@pytest.mark.parametrize("leader", [OURS, 0], ids=["ours", "kafka"])
+def test_leader_whose_session_expired_during_a_pause_loses_no_record(
+    cluster: MixedCluster, clients: Clients, leader: int
+) -> None:
+    topic = f"paused-{leader}"
+    survivors = [broker for broker in BROKERS if broker != leader]
+    clients.create_topic(topic, [[leader, *survivors]])
+    cluster.wait_for_partition(topic, leader=leader)
+    with Load(cluster.bootstrap, topic) as load:
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        with cluster.paused(leader):
+            cluster.wait_for_partition(topic, leader=survivors[0], isr=survivors)
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.wait_for_partition(topic)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    check_records(cluster, load, topic)
+
+
+@pytest.mark.parametrize("victim", [OURS, 1], ids=["ours", "kafka"])
+def test_stopped_leader_hands_over_and_leads_again_when_elected(
+    cluster: MixedCluster, clients: Clients, victim: int
+) -> None:
+    topic = f"stopped-{victim}"
+    survivors = [broker for broker in BROKERS if broker != victim]
+    clients.create_topic(topic, [[victim, *survivors]])
+    cluster.wait_for_partition(topic, leader=victim)
+    with Load(cluster.bootstrap, topic) as load:
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.stop(victim)
+        cluster.wait_for_partition(topic, leader=survivors[0], isr=survivors)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.start(victim)
+        cluster.wait_for_partition(topic, leader=survivors[0])
+        clients.elect_preferred([(topic, 0)])
+        cluster.wait_for_partition(topic, leader=victim)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    check_records(cluster, load, topic)
