@@ -1,4 +1,4 @@
-"""Transactions and group offsets while coordinators and leaders move between three brokers, by seeds.
+"""Transactions and group offsets while coordinators and leaders move between three brokers that also restart.
 
 Every committed transaction is read once and in order, no aborted one is, and its offset is the committed one.
 """
@@ -17,6 +17,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from odradek.records.codec import decode_batch, read_headers
 from odradek.records.control_records import ControlRecordType, read_control_type
+from odradek.testing.broker import ConnectionEnded
 
 from .coordinator_cluster import PRODUCE, TXN_OFFSET_COMMIT, CoordinatorCluster, run_scenario
 
@@ -34,6 +35,7 @@ RETRIED = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
     }
 )
 
@@ -51,10 +53,15 @@ class LeaderRouter:
         return await self.fixture[leader].request(api_key, version, message)
 
 
-async def move_leaders(fixture: CoordinatorCluster, chance: random.Random) -> None:
-    """Move a leadership every now and then; tell the brokers in any order, some of them late."""
-    while True:
+async def move_leaders(
+    fixture: CoordinatorCluster, chance: random.Random, application_done: asyncio.Event
+) -> None:
+    """Move a leadership every now and then, or restart a broker. Brokers are told in any order, some late."""
+    while not application_done.is_set():
         await fixture.clock.sleep_ms(chance.randrange(5, 150))
+        if chance.random() < 0.05:
+            await restart(fixture, chance.choice(BROKERS), chance)
+            continue
         topic, leader = chance.choice(TOPICS), chance.choice(BROKERS)
         order = chance.sample(BROKERS, 3)
         await fixture.place(leader, topic, to=order[:1])
@@ -62,6 +69,22 @@ async def move_leaders(fixture: CoordinatorCluster, chance: random.Random) -> No
             if chance.random() < 0.5:
                 await fixture.clock.sleep_ms(chance.randrange(100))
             await fixture.tell(broker_id, topic)
+
+
+async def restart(fixture: CoordinatorCluster, broker_id: int, chance: random.Random) -> None:
+    """Stop a broker after its leaderships have moved, and start it again."""
+    others = [each for each in BROKERS if each != broker_id]
+    for topic in TOPICS:
+        if fixture.leaders[TopicPartition(topic, 0)][0] == broker_id:
+            await fixture.place(chance.choice(others), topic, to=others)
+    await fixture.nodes.pop(broker_id).stop()
+    await fixture.announce()
+    await fixture.clock.sleep_ms(chance.randrange(500))
+    await fixture.start(broker_id, SINGLE_PARTITIONS)
+    await fixture.announce()
+    await fixture.announce(fixture.leaders, to=[broker_id])
+    for topic in TOPICS:
+        await fixture.tell_again(broker_id, topic)
 
 
 class Application:
@@ -75,7 +98,10 @@ class Application:
 
     async def retry(self, call: Callable[[], Awaitable[int]]) -> None:
         for _ in range(1_000):
-            code = ErrorCode(await call())
+            try:
+                code = ErrorCode(await call())
+            except ConnectionEnded:
+                code = ErrorCode.NETWORK_EXCEPTION
             if not code:
                 return
             assert code in RETRIED, code.name
@@ -146,12 +172,13 @@ def test_transactions_are_exactly_once_while_coordinators_and_leaders_move(seed:
             await fixture.place(1, topic)
         chance = random.Random(seed)
         application = Application(fixture, chance)
-        moving = asyncio.get_running_loop().create_task(move_leaders(fixture, chance))
+        application_done = asyncio.Event()
+        moving = asyncio.get_running_loop().create_task(move_leaders(fixture, chance, application_done))
         try:
             await application.run(15)
         finally:
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+            application_done.set()
+            await moving
         for topic in TOPICS:
             for broker_id in BROKERS:
                 await fixture.tell_again(broker_id, topic)
