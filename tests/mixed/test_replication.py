@@ -7,6 +7,8 @@ from tests.mixed.mixed_cluster import BROKERS, OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
 RECORD_COUNT = 2_000
+BATCH_COUNT = 10
+"""A batch must fit into a segment."""
 
 
 @pytest.mark.parametrize("assignment", [[0, 1, 2], [2, 0, 1]], ids=["kafka-leads", "odradek-leads"])
@@ -15,7 +17,8 @@ def test_logs_are_equal_after_acks_all(
 ) -> None:
     topic = f"equal-logs-{assignment[0]}"
     clients.create_topic(topic, [assignment], {"segment.bytes": "16384"})
-    clients.produce(topic, 0, RECORD_COUNT)
+    for _ in range(BATCH_COUNT):
+        clients.produce(topic, 0, RECORD_COUNT // BATCH_COUNT)
     cluster.wait_for_partition(topic, leader=assignment[0])
     logs = {broker: log_bytes(cluster, broker, topic) for broker in BROKERS}
     assert logs[OURS] == logs[0] == logs[1]
