@@ -24,7 +24,6 @@ COORDINATOR_PLANTS: list[Plant] = [
         (
             f"{MOVES}::test_commits_wait_for_replicas_and_move_with_the_leadership",
             f"{MOVES}::test_waiting_requests_end_with_not_coordinator",
-            SEEDS,
         ),
     ),
     Plant(
