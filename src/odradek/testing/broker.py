@@ -232,6 +232,9 @@ class MemoryBroker:
         await self._process.run(self.broker.start())
 
     async def stop(self) -> None:
+        """Stop cleanly. Does nothing after a kill."""
+        if self._process.is_dead:
+            return
         await self._process.run(self.broker.stop())
         await self._process.kill()
 
