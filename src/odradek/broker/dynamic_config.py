@@ -7,6 +7,7 @@ the entity that changed, whoever changed it. Notifications are processed one pas
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from odradek.broker.network.socket_server import SocketServer
@@ -70,6 +71,18 @@ class DynamicConfigManager:
         """Also apply changes to these replicas and listeners."""
         self._replica_manager = replica_manager
         self._socket_server = socket_server
+
+    async def load_topics(self, topics: Collection[str]) -> None:
+        """Read the configs of topics that another broker may have created."""
+        async with self._lock:
+            await asyncio.gather(*map(self._load_topic, topics))
+
+    async def _load_topic(self, topic: str) -> None:
+        try:
+            self._admin_manager.put_topic_overrides(topic, await self._read(TOPICS, topic))
+        except StoreError as error:
+            # The topic keeps what is known of it; a new session reads everything again.
+            log.error("topic_config_not_read", topic=topic, reason=str(error))
 
     async def delete_expired(self) -> None:
         await delete_expired_config_changes(self._stores.store, self._clock.wall_ms())

@@ -14,7 +14,7 @@ KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -102,6 +102,8 @@ class ReplicaManager:
         """None if this broker is the only one."""
         self.alter_partition_manager: AlterPartitionManager | None = None
         """None if this broker is the only one."""
+        self.load_topic_configs: Callable[[Collection[str]], Awaitable[None]] | None = None
+        """Reads the configs of topics from the store; None if all topics are created by this broker."""
         self.replica_selector: ReplicaSelector | None = None
         """Selection of the replica that a consumer reads; None for the leader."""
         self._control_lock = asyncio.Lock()
@@ -336,6 +338,7 @@ class ReplicaManager:
                 for requested in accepted
                 if requested.state.leader == self._broker_id
             )
+            await self._load_configs(accepted)
             limit = asyncio.Semaphore(CONCURRENT_LOG_CREATIONS_MAX)
             results = await asyncio.gather(
                 *(self._apply_role(requested, errors, limit) for requested in accepted),
@@ -346,6 +349,13 @@ class ReplicaManager:
             topic_ids = {requested.topic_partition: requested.topic_id for requested in accepted}
             self._restart_fetchers({**topic_ids, **topic_id_updates})
             return ControlResult(ErrorCode.NONE, errors)
+
+    async def _load_configs(self, accepted: Sequence[RequestedRole]) -> None:
+        """Read the configs of topics without a replica here: no notification tells of a new topic's."""
+        if self.load_topic_configs is not None:
+            topics = {requested.topic_partition.topic for requested in accepted} - self._topics.keys()
+            if topics:
+                await self.load_topic_configs(topics)
 
     def _accept_controller(self, controller_id: int, controller_epoch: int) -> bool:
         if controller_epoch < self.controller_epoch:

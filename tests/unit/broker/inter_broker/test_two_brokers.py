@@ -7,6 +7,8 @@ from typing import Any
 
 from odradek.model.errors import ErrorCode
 from odradek.records.batch import BatchBuilder
+from odradek.store import znode_paths
+from odradek.store.znodes import encode_config
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.testing.scripted_broker import ScriptedBroker
@@ -170,5 +172,28 @@ def test_roles_swap() -> None:
         await two.announce(leader=2, leader_epoch=1, isr=[1, 2])
         assert await two.produce(2, b"second") == 0
         assert [two.log_end_offset(broker_id) for broker_id in (1, 2)] == [2, 2]
+
+    run_two_brokers(scenario)
+
+
+def test_logs_of_a_topic_that_another_broker_created_have_its_settings() -> None:
+    async def scenario(two: TwoBrokers) -> None:
+        store = two.cluster.ensemble.connect()
+        await store.ensure_path(znode_paths.CONFIG_TOPICS)
+        await store.create(znode_paths.config("topics", "orders"), encode_config({"segment.bytes": "16384"}))
+        await two.announce(leader=1, leader_epoch=0, isr=[1, 2])
+        for broker in two.brokers.values():
+            partition = broker.broker.replica_manager.get_partition("orders", 0)
+            assert partition.log.config.segment_bytes == 16384
+
+    run_two_brokers(scenario)
+
+
+def test_replicas_are_made_although_the_store_is_away() -> None:
+    async def scenario(two: TwoBrokers) -> None:
+        for broker in two.brokers.values():
+            await broker.expire_session()
+        await two.announce(leader=1, leader_epoch=0, isr=[1, 2])
+        assert await two.produce(1, b"first") == 0
 
     run_two_brokers(scenario)
