@@ -22,6 +22,7 @@ def test_logs_are_equal_after_acks_all(
     cluster.wait_for_partition(topic, leader=assignment[0])
     logs = {broker: log_bytes(cluster, broker, topic) for broker in BROKERS}
     assert logs[OURS] == logs[0] == logs[1]
+    assert len(list(cluster.log_directory(OURS, topic, 0).glob("*.log"))) > 1, "the topic's segment.bytes"
     dump = dump_log(cluster, OURS, topic)
     assert len(dump) > RECORD_COUNT
     assert dump == dump_log(cluster, 0, topic)
