@@ -273,8 +273,15 @@ class MemoryCluster:
         self.ensemble = DelayedEnsemble(self.clock, SeededEntropy(seed))
         self.workers = InlineWorkers()
         self._files: dict[str, MemoryFileSystem] = {}
-        self.files = self.files_of(BROKER_HOST)
-        """Files of the default host."""
+
+    @property
+    def files(self) -> MemoryFileSystem:
+        """Files of the default host; the next broker started there runs on those that a test sets."""
+        return self.files_of(BROKER_HOST)
+
+    @files.setter
+    def files(self, files: MemoryFileSystem) -> None:
+        self._files[BROKER_HOST] = files
 
     def files_of(self, host: str) -> MemoryFileSystem:
         """Return the files of a host; they outlive its broker processes."""
