@@ -1,8 +1,9 @@
 """Fetch, versions 0 to 17: read batches from the partitions this broker leads.
 
 v3 adds max_bytes, v4 the isolation level, v7 fetch sessions (KIP-227), v9 leader epochs, v10 zstd, v11 the
-client's rack (KIP-392), v12 is flexible, v13 uses topic ids. Versions 0 to 3 get magic 0 or 1,
-down-converted, unless ``message.downconversion.enable`` is false.
+client's rack (KIP-392), v12 is flexible, v13 uses topic ids, v16 names current leaders
+(KIP-951). Versions 0 to 3 get magic 0 or 1, down-converted, unless ``message.downconversion.enable`` is
+false.
 
 The request waits in the fetch purgatory until ``min_bytes`` can be read, a partition has an error or a
 diverging epoch, or ``max_wait_ms`` has passed. The first batch is returned whole, however large, so that
@@ -24,6 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
+from odradek.broker.requests.current_leader import find_current_leader
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
@@ -51,6 +53,8 @@ from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -62,6 +66,10 @@ ZSTD_SINCE = 10
 RACK_SINCE = 11
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
+CURRENT_LEADER_SINCE = 16
+
+LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors after which a client looks for another leader."""
 
 Response = FetchResponse | Coroutine[None, None, FetchResponse]
 Result = Response | PendingResponse[Response] | Coroutine[None, None, Response | PendingResponse[Response]]
@@ -207,7 +215,10 @@ class FetchAttempt:
         session_response = self._fetch_context.update_and_generate_response(
             self._results, self._context.broker.clock.monotonic_ms()
         )
-        return _response(session_response, self._context.version, self._isolation)
+        response = _response(session_response, self._isolation)
+        if self._must_respond and self._context.version >= CURRENT_LEADER_SINCE:
+            _name_current_leaders(response, self._context)
+        return response
 
     def _read(self, requested: FetchPartition, partition: Partition | None) -> FetchPartitionData:
         try:
@@ -344,7 +355,7 @@ async def _down_convert_result(
     return result
 
 
-def _response(session_response: FetchSessionResponse, version: int, isolation: int) -> FetchResponse:
+def _response(session_response: FetchSessionResponse, isolation: int) -> FetchResponse:
     topics: list[FetchableTopicResponse] = []
     last: tuple[str | None, TopicId] | None = None
     committed = isolation == IsolationLevel.READ_COMMITTED
@@ -379,6 +390,22 @@ def _entry(result: FetchPartitionData, committed: bool) -> PartitionData:
     if result.diverging_epoch >= 0:
         entry.diverging_epoch = EpochEndOffset(result.diverging_epoch, result.diverging_end_offset)
     return entry
+
+
+def _name_current_leaders(response: FetchResponse, context: RequestContext) -> None:
+    """Say in entries with an error of leadership who leads, and in the response at which endpoints."""
+    nodes: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for entry in topic.partitions:
+            if entry.error_code not in LEADER_ERRORS:
+                continue
+            leader = find_current_leader(
+                context.broker, topic.topic, entry.partition_index, context.session.listener_name
+            )
+            entry.current_leader = LeaderIdAndEpoch(leader.leader_id, leader.leader_epoch)
+            if leader.node is not None:
+                nodes[leader.leader_id] = NodeEndpoint(*leader.node)
+    response.node_endpoints = list(nodes.values())
 
 
 def error_response(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.coordinators.transaction_verification import transaction_check
+from odradek.broker.requests.current_leader import find_current_leader
 from odradek.broker.requests.dispatcher import NoResponse, RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.log.log import LogAppendInfo
@@ -35,6 +36,8 @@ from odradek.replication.delayed.delayed_produce import DelayedProduce, ProduceP
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -45,6 +48,7 @@ from odradek.wire.messages.produce import (
 ADMIN_CLIENT_ID = "__admin_client"
 """Client id that may write to internal topics."""
 
+CURRENT_LEADER_SINCE: Final = 10
 ABORTABLE_SINCE: Final = 11
 
 RETRIABLE_COORDINATOR_ERRORS: Final = frozenset(
@@ -124,18 +128,23 @@ def _append_all(
     unflushed: list[ProducePartitionStatus] = []
     queued: list[QueuedAppends] = []
     now_ms = context.broker.clock.wall_ms()
-    topics = []
+    topics: list[TopicProduceResponse] = []
+    response = ProduceResponse(topics)
+    acks = request.acks
     for topic in request.topic_data:
         name = topic.name
         entries = [
-            _append(name, data, request, now_ms, context, waiting, unflushed, queued, verification_errors)
+            _append(
+                name, data, acks, now_ms, context, response, waiting, unflushed, queued, verification_errors
+            )
             for data in topic.partition_data
         ]
         topics.append(TopicProduceResponse(name, entries))
-    response = ProduceResponse(topics)
     if queued:
-        return queued[0].then(lambda: _respond(request, response, context, waiting, unflushed))
-    if waiting or unflushed or request.acks == ACKS_NONE:
+        return queued[0].then(
+            lambda: _respond(request, _name_leaders(response, context), context, waiting, unflushed)
+        )
+    if waiting or unflushed or acks == ACKS_NONE:
         return _respond(request, response, context, waiting, unflushed)
     return response
 
@@ -162,16 +171,17 @@ def _respond(
 def _append(
     topic: str,
     data: PartitionProduceData,
-    request: ProduceRequest,
+    acks: int,
     now_ms: int,
     context: RequestContext,
+    response: ProduceResponse,
     waiting: list[ProducePartitionStatus],
     unflushed: list[ProducePartitionStatus],
     queued: list[QueuedAppends],
     verification_errors: PartitionErrors | None,
 ) -> PartitionProduceResponse:
     """Append to one partition; return its entry of the response."""
-    index, acks = data.index, request.acks
+    index = data.index
     replica_manager = context.broker.replica_manager
     try:
         if verification_errors is None:
@@ -190,7 +200,9 @@ def _append(
         append_info = partition.append(data.records, acks, context.version, now_ms)
     except BrokerError as error:
         _log_rejected_batch(topic, index, error, context)
-        return _error_entry(index, error)
+        entry = _error_entry(index, error)
+        _name_current_leader(response, topic, entry, context)
+        return entry
     except WorkLimitExceeded:
         if not queued:
             queued.append(QueuedAppends(acks, context, waiting, unflushed))
@@ -334,6 +346,28 @@ def _fill_error(entry: PartitionProduceResponse, error: BrokerError) -> None:
         ]
 
 
+def _name_leaders(response: ProduceResponse, context: RequestContext) -> ProduceResponse:
+    """Name the current leaders of partitions that lost theirs while the request was delayed."""
+    for topic in response.responses:
+        for entry in topic.partition_responses:
+            if entry.error_code and entry.current_leader is None:
+                _name_current_leader(response, topic.name, entry, context)
+    return response
+
+
+def _name_current_leader(
+    response: ProduceResponse, topic: str, entry: PartitionProduceResponse, context: RequestContext
+) -> None:
+    """Say in an entry with NOT_LEADER_OR_FOLLOWER who leads, and in the response at which endpoint."""
+    if entry.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or context.version < CURRENT_LEADER_SINCE:
+        return
+    leader = find_current_leader(context.broker, topic, entry.index, context.session.listener_name)
+    entry.current_leader = LeaderIdAndEpoch(leader.leader_id, leader.leader_epoch)
+    node = leader.node
+    if node is not None and all(node.node_id != each.node_id for each in response.node_endpoints):
+        response.node_endpoints.append(NodeEndpoint(*node))
+
+
 def _respond_after_flush(
     request: ProduceRequest,
     response: ProduceResponse,
@@ -372,7 +406,7 @@ def _respond_after_replication(
     context: RequestContext,
     pending: PendingResponse[ProduceResponse],
 ) -> PendingResponse[ProduceResponse]:
-    delayed = DelayedProduce(waiting, lambda: pending.complete(response))
+    delayed = DelayedProduce(waiting, lambda: pending.complete(_name_leaders(response, context)))
     context.broker.replica_manager.delay_produce(
         delayed, [status.partition for status in waiting], request.timeout_ms
     )
