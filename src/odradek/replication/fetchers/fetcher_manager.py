@@ -78,11 +78,15 @@ class ReplicaFetcherManager:
                 fetcher.remove(partition)
 
     def resize(self) -> None:
-        """Divide the partitions among the fetchers again, after ``num.replica.fetchers`` has changed."""
+        """Divide the partitions among the fetchers again, after ``num.replica.fetchers`` has changed.
+
+        Failed ones stay where they are: to add them would start them again.
+        """
         followers = {
             topic_partition: partition.follower
             for fetcher in self._fetchers.values()
             for topic_partition, partition in fetcher.partitions.items()
+            if not partition.is_failed
         }
         self.add_partitions(followers, {partition: self._assigned[partition][1] for partition in followers})
 

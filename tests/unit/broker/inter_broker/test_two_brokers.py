@@ -6,7 +6,10 @@ import asyncio
 from typing import Any
 
 from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.model.protocol_enums import AlterOp, ResourceType
 from odradek.records.batch import BatchBuilder
+from odradek.replication.fetchers.fetcher_manager import fetcher_number
 from odradek.store import znode_paths
 from odradek.store.znodes import encode_config
 from odradek.testing.broker import MemoryCluster
@@ -18,6 +21,11 @@ from odradek.wire.messages.alter_partition import (
     AlterPartitionResponseTopicData,
 )
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -33,8 +41,10 @@ from odradek.wire.messages.update_metadata import (
 )
 
 PRODUCE, LEADER_AND_ISR, UPDATE_METADATA, CONTROLLED_SHUTDOWN, ALTER_PARTITION = 0, 4, 6, 7, 56
+INCREMENTAL_ALTER_CONFIGS = 44
 CONTROLLER_ID, CONTROLLER_EPOCH = 9, 5
 TOPIC_ID = b"o" * 16
+ORDERS = TopicPartition("orders", 0)
 
 
 class TwoBrokers:
@@ -115,6 +125,18 @@ class TwoBrokers:
         response = await client.request(PRODUCE, 11, ProduceRequest(None, -1, 30_000, data))
         client.close()
         return int(response.responses[0].partition_responses[0].error_code)
+
+    async def set_config(self, broker_id: int, name: str, value: str) -> int:
+        """Set a dynamic config of one broker; return the error code."""
+        client = await self.brokers[broker_id].connect()
+        resource = AlterConfigsResource(
+            ResourceType.BROKER, str(broker_id), [AlterableConfig(name, AlterOp.SET, value)]
+        )
+        response = await client.request(
+            INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource])
+        )
+        client.close()
+        return int(response.responses[0].error_code)
 
     def log_end_offset(self, broker_id: int) -> int:
         partition = self.brokers[broker_id].broker._replica_manager.get_partition("orders", 0)
@@ -197,3 +219,28 @@ def test_replicas_are_made_although_the_store_is_away() -> None:
         assert await two.produce(1, b"first") == 0
 
     run_two_brokers(scenario)
+
+
+def test_number_of_fetchers_changes_at_run_time() -> None:
+    async def scenario(two: TwoBrokers) -> None:
+        await two.announce(leader=1, leader_epoch=0, isr=[1, 2])
+        assert await two.produce(1, b"first") == 0
+        fetchers = two.brokers[2].broker.replica_manager.fetcher_manager._fetchers
+        assert [key.number for key in fetchers] == [fetcher_number(ORDERS, 2)]
+        assert await two.set_config(2, "num.replica.fetchers", "3") == 0
+        assert await two.produce(1, b"second") == 0
+        await asyncio.sleep(5)
+        # The fetcher without partitions was closed.
+        assert [key.number for key in fetchers] == [fetcher_number(ORDERS, 3)]
+        assert two.log_end_offset(2) == 2
+
+    assert fetcher_number(ORDERS, 2) != fetcher_number(ORDERS, 3)
+    run_two_brokers(scenario, {"num.replica.fetchers": "2"})
+
+
+def test_number_of_fetchers_at_most_halves_or_doubles() -> None:
+    async def scenario(two: TwoBrokers) -> None:
+        for value, code in [("1", ErrorCode.INVALID_REQUEST), ("9", ErrorCode.INVALID_REQUEST), ("2", 0)]:
+            assert await two.set_config(2, "num.replica.fetchers", value) == code
+
+    run_two_brokers(scenario, {"num.replica.fetchers": "4"})

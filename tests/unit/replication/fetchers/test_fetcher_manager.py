@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.replication.fetchers.scripted_leader import ORDERS, REFUNDS, append, new_log
 
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.fetchers.fetcher_manager import fetcher_number
 
@@ -119,6 +120,23 @@ def test_partitions_move_when_the_number_of_fetchers_changes(run: Run) -> None:
         for leader, _ in logs:
             append(leader, 0)
         await fixture.wait_for(lambda: all(log.log_end_offset == 1 for _, log in logs))
+
+    run(body)
+
+
+def test_fenced_partition_stays_failed_when_the_number_of_fetchers_changes(run: Run) -> None:
+    async def body(fixture: Any) -> None:
+        partitions = [TopicPartition("orders", number) for number in range(6)]
+        for partition in partitions:
+            fixture.leader.lead(new_log(partition))
+            fixture.leader.errors[partition] = ErrorCode.FENCED_LEADER_EPOCH
+            fixture.manager.add_partitions({partition: follower_of(fixture, new_log(partition), 1)}, {})
+        await fixture.wait_for(lambda: len(fixture.manager.failed_partitions) == 6)
+        fixture.settings = fixture.settings._replace(fetcher_count=3)
+        fixture.manager.resize()
+        assert sorted(fixture.manager.failed_partitions) == partitions
+        fixture.manager.remove_partitions(partitions)
+        assert fixture.manager.failed_partitions == []
 
     run(body)
 
