@@ -350,7 +350,7 @@ class Broker:
         await self._membership.update_registration(self._registration(endpoints))
 
     def _make_controller(self, store: Store, fence: Fence) -> Controller:
-        channel = LocalControllerChannel(self.broker_id, self.metadata_cache, self._replica_manager)
+        channel = LocalControllerChannel(self.broker_id, self._replica_manager)
         return Controller(store, fence, lambda _: channel, self._environment.clock.sleep_ms)
 
     def _log_started(self) -> None:

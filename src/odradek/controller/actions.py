@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.controller.controller_context import LiveBroker
 from odradek.model.ids import TopicId, TopicPartition
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
+from odradek.store.znodes import LeaderIsrAndControllerEpoch, TopicAssignment
 
 NO_VERSION = -1
 
@@ -54,7 +54,7 @@ class SendUpdateMetadata:
     controller_epoch: int
     brokers: Mapping[int, LiveBroker]
     partition_states: PartitionStateUpdates
-    deleted_topics: frozenset[str] = frozenset()
+    deleted_topics: Mapping[str, TopicAssignment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _on_topic_deleted(context: ControllerContext, topic: str) -> list[Action]:
             offline.discard(partition)
     return [
         SendUpdateMetadata(
-            sorted(context.brokers), context.controller_epoch, context.brokers, {}, frozenset((topic,))
+            sorted(context.brokers), context.controller_epoch, context.brokers, {}, {topic: deleted}
         )
     ]
 

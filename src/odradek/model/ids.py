@@ -13,6 +13,8 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER: Final = -1
 NO_LEADER_EPOCH: Final = -1
+EPOCH_DURING_DELETE: Final = -2
+"""Leader epoch in StopReplica and UpdateMetadata for a deleted topic: higher than any other."""
 UNKNOWN_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
+from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 
 NO_EPOCH: Final = -1
 """Leader epoch in StopReplica that is not checked: versions without the field have it."""
-EPOCH_DURING_DELETE: Final = -2
-"""Leader epoch in StopReplica for a deleted topic: higher than any other."""
 
 
 class RequestedRole(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from odradek.broker.local_controller_channel import LocalControllerChannel
 from odradek.broker.metadata_observer import observe_metadata
@@ -22,7 +23,12 @@ from odradek.log.log_manager import LogManager
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.store.znodes import (
+    BrokerRegistration,
+    RegisteredEndpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
@@ -71,7 +77,7 @@ class ChannelFixture:
         self.deleted: list[TopicPartition] = []
         self.sizes: list[int] = []
         observe_metadata(self.replicas, self.admin, self.deleted.extend, self.sizes.append)  # type: ignore[arg-type]
-        self.channel = LocalControllerChannel(1, self.cache, self.replicas)
+        self.channel = LocalControllerChannel(1, self.replicas)
 
     async def open(self) -> None:
         for directory in self.directories:
@@ -81,10 +87,10 @@ class ChannelFixture:
         self,
         states: Mapping[TopicPartition, PartitionStateUpdate],
         brokers: Iterable[int] = (1,),
-        deleted: Iterable[str] = (),
+        deleted: Mapping[str, TopicAssignment] = MappingProxyType({}),
     ) -> None:
         live = {number: live_broker(number) for number in brokers}
-        await self.channel.update_metadata(SendUpdateMetadata([1], 1, live, states, frozenset(deleted)))
+        await self.channel.update_metadata(SendUpdateMetadata([1], 1, live, states, deleted))
 
 
 def run_scenario(scenario: Callable[[ChannelFixture], Awaitable[None]]) -> None:
@@ -100,6 +106,10 @@ def partition_state(
     topic_id: bytes = ONE, leader: int = 1, leader_epoch: int = 0, replicas: tuple[int, ...] = (1,)
 ) -> PartitionStateUpdate:
     return PartitionStateUpdate(topic_id, leader, leader_epoch, replicas, replicas, 0)
+
+
+def assignment(partitions: int) -> TopicAssignment:
+    return TopicAssignment(ONE, {number: ReplicaAssignment((1,)) for number in range(partitions)})
 
 
 def live_broker(number: int) -> LiveBroker:
@@ -170,7 +180,7 @@ def test_deleted_topic_is_forgotten() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         partitions = [TopicPartition("orders", number) for number in (0, 1)]
         await fixture.update({partition: partition_state() for partition in partitions})
-        await fixture.update({}, deleted=["orders", "ghost"])
+        await fixture.update({}, deleted={"orders": assignment(2), "ghost": assignment(0)})
         assert fixture.cache.topic("orders") is None
         assert fixture.admin.forgotten == ["orders"]
         assert fixture.admin.changes == ["orders", "orders"]
@@ -182,7 +192,7 @@ def test_deleted_topic_is_forgotten() -> None:
 def test_topic_deleted_and_recreated_in_one_update_is_the_new_one() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         await fixture.update({TopicPartition("orders", number): partition_state() for number in (0, 1)})
-        await fixture.update({ORDERS: partition_state(OTHER)}, deleted=["orders"])
+        await fixture.update({ORDERS: partition_state(OTHER)}, deleted={"orders": assignment(2)})
         topic = fixture.cache.topic("orders")
         assert topic is not None
         assert (topic.topic_id, list(topic.partitions)) == (OTHER, [0])
@@ -198,7 +208,7 @@ def test_partition_count_is_reported_when_topics_change() -> None:
         await fixture.update(states)
         await fixture.update({})
         await fixture.channel.stop_replica(SendStopReplica(1, 1, tuple(states)))
-        await fixture.update({}, deleted=["orders"])
+        await fixture.update({}, deleted={"orders": assignment(2)})
         assert fixture.sizes == [2, 0]
 
     run_scenario(scenario)

@@ -45,7 +45,7 @@ class Channel:
 
     async def update_metadata(self, request: SendUpdateMetadata) -> None:
         self.metadata_updates.append(request)
-        self.deleted_topics |= request.deleted_topics
+        self.deleted_topics |= request.deleted_topics.keys()
 
     async def stop_replica(self, request):
         self.stopped += request.partitions

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
 from odradek.replication.control_requests import (
-    EPOCH_DURING_DELETE,
     NO_EPOCH,
     RequestedRole,
     RequestedStop,
