@@ -16,7 +16,7 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
 )
 from odradek.controller.broker_epochs import UNKNOWN_EPOCH
-from odradek.controller.controller_context import LiveBroker
+from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
 from odradek.store.znodes import TopicAssignment
 from odradek.wire.messages.leader_and_isr import (
@@ -162,7 +162,7 @@ def _live_brokers(brokers: Mapping[int, LiveBroker]) -> list[UpdateMetadataBroke
 def stop_replica_request(
     action: SendStopReplica, controller_id: int, broker_epoch: int = UNKNOWN_EPOCH
 ) -> StopReplicaRequest:
-    """Return the request that deletes the replicas of a deleted topic."""
+    """Return the request that stops replicas, and deletes those whose state says so."""
     return StopReplicaRequest(
         controller_id=controller_id,
         controller_epoch=action.controller_epoch,
@@ -170,7 +170,10 @@ def stop_replica_request(
         topic_states=[
             StopReplicaTopicState(
                 topic,
-                [StopReplicaPartitionState(number, EPOCH_DURING_DELETE, True) for _, number in partitions],
+                [
+                    StopReplicaPartitionState(partition.partition, *action.partitions[partition])
+                    for partition in partitions
+                ],
             )
             for topic, partitions in _group_by_topic(action.partitions).items()
         ],

@@ -27,7 +27,7 @@ from odradek.controller.actions import (
     WritePartitionStates,
 )
 from odradek.controller.channels import ControllerChannels, OpenChannel
-from odradek.controller.controller_context import ControllerContext, LiveBroker
+from odradek.controller.controller_context import ControllerContext
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
@@ -39,7 +39,8 @@ from odradek.controller.events import (
     TopicDeletionsRequested,
     TopicsChanged,
 )
-from odradek.controller.machine import step
+from odradek.controller.live_broker import LiveBroker
+from odradek.controller.machine.step import step
 from odradek.model.ids import TopicPartition
 from odradek.store import znode_paths
 from odradek.store.broker_registration import read_brokers

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import TopicPartition
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import BrokerRegistration, TopicAssignment
-
-
-class LiveBroker(NamedTuple):
-    """A registered broker; its epoch is the czxid of its registration znode."""
-
-    registration: BrokerRegistration
-    broker_epoch: int
+from odradek.store.znodes import TopicAssignment
 
 
 @dataclass(slots=True)

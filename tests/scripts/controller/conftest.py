@@ -21,7 +21,7 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
     WritePartitionStates,
 )
-from odradek.controller.controller_context import ControllerContext, LiveBroker
+from odradek.controller.controller_context import ControllerContext
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
@@ -33,7 +33,8 @@ from odradek.controller.events import (
     TopicDeletionsRequested,
     TopicsChanged,
 )
-from odradek.controller.machine import step
+from odradek.controller.live_broker import LiveBroker
+from odradek.controller.machine.step import step
 from odradek.model.ids import TopicPartition
 from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.znodes import (
@@ -171,6 +172,8 @@ def _format_action(action: Action) -> str:
             return f"stop_replica {action.broker_id} {' '.join(map(str, action.partitions))}"
         case RemoveTopic():
             return f"remove_topic {action.topic}"
+        case _:
+            raise NotImplementedError(action)
 
 
 def run_script(path: Path) -> None:

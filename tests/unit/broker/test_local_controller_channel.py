@@ -15,8 +15,9 @@ from odradek.controller.actions import (
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    StopReplicaState,
 )
-from odradek.controller.controller_context import LiveBroker
+from odradek.controller.live_broker import LiveBroker
 from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
@@ -36,6 +37,7 @@ from odradek.testing.workers import InlineWorkers
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 ORDERS = TopicPartition("orders", 0)
+DELETED = StopReplicaState(-2, True)
 
 
 class AdminRecorder:
@@ -147,7 +149,9 @@ def test_stop_replica_returns_the_removed_partitions() -> None:
         partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("ghost", 0))
         states = {partition: partition_state(leader_epoch=7) for partition in partitions[:2]}
         await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
-        assert await fixture.channel.stop_replica(SendStopReplica(1, 1, partitions)) == list(partitions)
+        assert await fixture.channel.stop_replica(
+            SendStopReplica(1, 1, dict.fromkeys(partitions, DELETED))
+        ) == list(partitions)
         assert len(fixture.replicas) == 0
         assert not any(directory.log_count for directory in fixture.directories)
 
@@ -207,7 +211,7 @@ def test_partition_count_is_reported_when_topics_change() -> None:
         await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
         await fixture.update(states)
         await fixture.update({})
-        await fixture.channel.stop_replica(SendStopReplica(1, 1, tuple(states)))
+        await fixture.channel.stop_replica(SendStopReplica(1, 1, dict.fromkeys(states, DELETED)))
         await fixture.update({}, deleted={"orders": assignment(2)})
         assert fixture.sizes == [2, 0]
 

@@ -6,7 +6,8 @@ import pytest
 
 from odradek.controller import broker_epochs
 from odradek.controller.alter_partition import IsrChange, decide
-from odradek.controller.controller_context import ControllerContext, LiveBroker
+from odradek.controller.controller_context import ControllerContext
+from odradek.controller.live_broker import LiveBroker
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.partition_states import VersionedLeaderAndIsr

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from odradek.controller import channels
-from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopReplicaState
 from odradek.controller.channels import ControllerChannels
 from odradek.controller.events import ControllerEvent, ReplicasDeleted, ReplicasOffline
 from odradek.model.client_errors import ConnectionFailed
@@ -79,7 +79,7 @@ def update_metadata(number=0):
 
 
 def stop_replica(number=0, broker_id=1):
-    return SendStopReplica(broker_id, number, (ORDERS,))
+    return SendStopReplica(broker_id, number, {ORDERS: StopReplicaState(-2, True)})
 
 
 @pytest.fixture

@@ -12,19 +12,21 @@ from odradek.controller.actions import (
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    StopReplicaState,
 )
 from odradek.controller.control_requests import (
     leader_and_isr_request,
     stop_replica_request,
     update_metadata_request,
 )
-from odradek.controller.controller_context import LiveBroker
+from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
 from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint, ReplicaAssignment, TopicAssignment
 from odradek.wire.message_codecs import decoder, encoder
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ID_A, ID_B = b"a" * 16, b"b" * 16
+DELETED = StopReplicaState(EPOCH_DURING_DELETE, True)
 STATES = {
     A1: PartitionStateUpdate(ID_A, 2, 5, (2, 1), (1, 2, 3), 9, is_new=True),
     B0: PartitionStateUpdate(ID_B, 1, 0, (1,), (1, 2), 0, offline_replicas=(2,)),
@@ -105,7 +107,9 @@ def test_deletion_of_a_topic_comes_before_its_new_partitions() -> None:
 
 @pytest.mark.parametrize("version", range(3, 5))
 def test_stop_replica_deletes_whatever_the_leader_epoch_is(version: int) -> None:
-    request = through(stop_replica_request(SendStopReplica(2, 6, (A1, B0, A0)), 1, 72), version)
+    request = through(
+        stop_replica_request(SendStopReplica(2, 6, dict.fromkeys((A1, B0, A0), DELETED)), 1, 72), version
+    )
     assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (1, 6, 72)
     stops = [
         (topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
@@ -122,4 +126,4 @@ def test_stop_replica_deletes_whatever_the_leader_epoch_is(version: int) -> None
 def test_unknown_broker_epoch_is_not_checked() -> None:
     assert leader_and_isr_request(SendLeaderAndIsr(1, 6, STATES), 1).broker_epoch == -1
     assert update_metadata_request(SendUpdateMetadata([1], 6, LIVE, STATES), 1).broker_epoch == -1
-    assert stop_replica_request(SendStopReplica(1, 6, (A0,)), 1).broker_epoch == -1
+    assert stop_replica_request(SendStopReplica(1, 6, {A0: DELETED}), 1).broker_epoch == -1

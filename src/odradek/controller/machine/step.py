@@ -22,6 +22,7 @@ from odradek.controller.actions import (
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    StopReplicaState,
     WritePartitionStates,
 )
 from odradek.controller.controller_context import ControllerContext
@@ -38,6 +39,8 @@ from odradek.controller.events import (
     TopicsChanged,
 )
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+
+_DELETE = StopReplicaState(-2, True)
 
 
 def step(context: ControllerContext, event: ControllerEvent) -> list[Action]:
@@ -60,6 +63,8 @@ def step(context: ControllerContext, event: ControllerEvent) -> list[Action]:
             return _on_replicas_online(context, event)
         case TopicDeleted():
             return _on_topic_deleted(context, event.topic)
+        case _:
+            raise NotImplementedError(event)
 
 
 def _on_context_loaded(context: ControllerContext) -> list[Action]:
@@ -127,7 +132,7 @@ def _start_deletion(context: ControllerContext, topics: Iterable[str]) -> list[A
         by_broker = _replicas_by_broker(context, topic)
         context.deletions[topic] = set(by_broker)
         actions += [
-            SendStopReplica(broker_id, context.controller_epoch, tuple(partitions))
+            SendStopReplica(broker_id, context.controller_epoch, dict.fromkeys(partitions, _DELETE))
             for broker_id, partitions in sorted(by_broker.items())
         ]
         if not by_broker:
@@ -138,7 +143,7 @@ def _start_deletion(context: ControllerContext, topics: Iterable[str]) -> list[A
 def _resend_stop_replica(context: ControllerContext, new_brokers: Collection[int]) -> list[Action]:
     """Send StopReplica again to returned brokers that a topic deletion waits for."""
     return [
-        SendStopReplica(broker_id, context.controller_epoch, tuple(partitions))
+        SendStopReplica(broker_id, context.controller_epoch, dict.fromkeys(partitions, _DELETE))
         for topic, waiting_for in sorted(context.deletions.items())
         for broker_id, partitions in sorted(_replicas_by_broker(context, topic).items())
         if broker_id in new_brokers and broker_id in waiting_for

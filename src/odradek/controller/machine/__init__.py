@@ -1,0 +1,1 @@
+"""Decisions of the controller: generators of actions over the controller context. Pure."""
