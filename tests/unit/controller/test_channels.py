@@ -47,7 +47,7 @@ class FakeChannel:
 
     async def stop_replica(self, request):
         await self._accept(request)
-        return request.partitions
+        return tuple(request.partitions)
 
 
 class Fixture:
