@@ -5,7 +5,8 @@ oldest first, and completed, which may return more effects. This is a loop and n
 not called while the effects of an earlier call are being executed.
 
 Invariants: a record is replayed when it is committed, in log order, so that the shard's durable state always
-equals that of a load up to the high watermark. A closed coordinator fires no timers, appends nothing and
+equals that of a load up to the high watermark, or to the end of the load if the high watermark is held back
+below it. A closed coordinator fires no timers, appends nothing and
 replays nothing.
 """
 

@@ -1,8 +1,10 @@
 """Runs a coordinator shard for each partition of an internal topic that this broker leads.
 
-A load replays the log from its start to the log end offset at the time this broker became leader, and nothing
-before it is committed: a former leader may have acknowledged more than the high watermark known here.
-Commands are accepted once the load has finished.
+A load replays the log from its start to the log end offset at the time this broker became leader: a former
+leader may have acknowledged more than the high watermark known here. Nothing is replayed before all in-sync
+replicas have it, because another leader might not. That does not require min.insync.replicas of them: with
+fewer, nothing can be written, but groups and transactions can be read. Commands are accepted once the load
+has finished.
 
 Role changes come in order, each with a higher leader epoch. One that comes during a load ends it: nothing
 that was read for an earlier leadership is used.
@@ -30,7 +32,7 @@ from odradek.telemetry import events
 REPLAYED_AT_ONCE_MAX: Final = 100
 """Records replayed before the event loop runs other tasks: about a millisecond."""
 LOAD_RETRY_MS: Final = 50
-"""Delay before a load looks again for the high watermark, or for a log that could not be read."""
+"""Delay before a load looks again for followers that lag, or for a log that could not be read."""
 LONG_LOAD_MS: Final = 1_000
 """Loads that take longer delay clients noticeably, and are logged."""
 
@@ -189,18 +191,18 @@ class CoordinatorRuntime(Generic[S]):
         offset, end_offset = 0, coordinator.load_end_offset
         while True:
             async with self._reading:
-                offset = await self._replay_committed(coordinator, offset, end_offset)
+                offset = await self._replay_replicated(coordinator, offset, end_offset)
             if offset >= end_offset:
                 return
             await self._environment.clock.sleep_ms(LOAD_RETRY_MS)
 
-    async def _replay_committed(
+    async def _replay_replicated(
         self, coordinator: CoordinatorContext[S], offset: int, end_offset: int
     ) -> int:
-        """Replay up to the high watermark; return the next offset, which is below ``end_offset`` if records
-        are not committed yet or the log could not be read."""
+        """Replay what all in-sync replicas have; return the next offset, which is below ``end_offset`` if
+        they lack some of it or the log could not be read."""
         partition = coordinator.partition
-        while offset < (end := min(end_offset, partition.high_watermark)):
+        while offset < (end := min(end_offset, partition.in_sync_end_offset)):
             bytes_max = self._environment.settings().load_bytes_max
             try:
                 chunk = await read_chunk(partition, offset, end, bytes_max)

@@ -115,6 +115,8 @@ class CoordinatorCluster:
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         """Leader and leader epoch."""
         self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        self.isrs: dict[TopicPartition, tuple[int, ...]] = {}
+        """Of partitions whose ISR is not all replicas."""
         self.scripted: dict[int, ScriptedBroker] = {}
         self.store = cluster.ensemble.connect()
         self._sizes: dict[str, int] = {}
@@ -189,11 +191,21 @@ class CoordinatorCluster:
             )
 
     async def place(
-        self, leader: int, topic: str, *numbers: int, announces: bool = True, to: Iterable[int] = ()
+        self,
+        leader: int,
+        topic: str,
+        *numbers: int,
+        announces: bool = True,
+        to: Iterable[int] = (),
+        isr: tuple[int, ...] = (),
     ) -> None:
-        """Make a broker leader of partitions, in the next leader epoch; tell the replicas, or only ``to``."""
+        """Make a broker leader of partitions, in the next leader epoch; tell the replicas, or only ``to``.
+
+        ``isr`` is all replicas by default.
+        """
         partitions = [TopicPartition(topic, number) for number in numbers or range(self._sizes[topic])]
         for partition in partitions:
+            self.isrs[partition] = isr or self.replicas[partition]
             epoch = self.leaders.get(partition, (0, -1))[1] + 1
             self.leaders[partition] = leader, epoch
         if announces:
@@ -215,7 +227,7 @@ class CoordinatorCluster:
                         controller_epoch=1,
                         leader=leader,
                         leader_epoch=epoch,
-                        isr=list(replicas),
+                        isr=list(self.isrs.get(partition, replicas)),
                         partition_epoch=epoch,
                         replicas=list(replicas),
                         is_new=True,

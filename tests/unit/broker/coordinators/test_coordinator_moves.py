@@ -12,6 +12,12 @@ from odradek.coordinators.partitioning import partition_of
 from odradek.coordinators.transactions.commands import AddPartitions, EndTransaction, InitProducerId
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
 
 from .coordinator_cluster import (
     CoordinatorCluster,
@@ -21,6 +27,7 @@ from .coordinator_cluster import (
 )
 
 ORDERS = TopicPartition("orders", 0)
+ALTER_PARTITION = 56
 GROUP, TRANSACTIONAL_ID = "g", "ledger"
 BOTH = (1, 2)
 
@@ -103,6 +110,69 @@ def test_requests_are_rejected_while_the_new_coordinator_loads() -> None:
         assert fetch(fixture[2]) == 7
 
     run_scenario(scenario)
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+def test_coordinator_loads_while_the_isr_is_below_min_isr(topic: str) -> None:
+    """The high watermark stands still then, but what the only in-sync replica has cannot be lost."""
+
+    async def scenario(fixture: CoordinatorCluster) -> None:
+        await create_internal_topics(fixture, replicas=BOTH)
+        if topic == OFFSETS_TOPIC:
+            await commit_replicated(fixture, 7)
+        else:
+            initialized = submit(fixture[1], InitProducerId(TRANSACTIONAL_ID, 60_000, new_producer_id=5))
+            await fixture.until(lambda: bool(initialized))
+        await fixture.place(2, topic, to=[2], isr=(2,))
+        await fixture.until_loaded()
+        partitions = [fixture[2].partition(topic, number) for number in range(2)]
+        assert any(partition.high_watermark < partition.log_end_offset for partition in partitions)
+        if topic == OFFSETS_TOPIC:
+            assert fetch(fixture[2]) == 7
+            assert commit(fixture[2], 8)[0].errors == {ORDERS: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        else:
+            assert TRANSACTIONAL_ID in fixture[2].transactions.shard_of(TRANSACTIONAL_ID).ids
+
+    run_scenario(scenario, settings={"min.insync.replicas": "2"})
+
+
+def test_load_goes_on_when_a_follower_that_lags_leaves_the_isr() -> None:
+    async def scenario(fixture: CoordinatorCluster) -> None:
+        fixture.controller.responses[ALTER_PARTITION] = accept_isr
+        await create_internal_topics(fixture, replicas=BOTH)
+        await commit_replicated(fixture, 7)
+        # The former leader hangs: it does not fetch.
+        await fixture.place(2, OFFSETS_TOPIC, to=[2])
+        await fixture.clock.sleep_ms(5_000)
+        assert fixture[2].groups.is_loading
+        await fixture.until(lambda: not fixture[2].groups.is_loading)
+        assert fetch(fixture[2]) == 7
+
+    run_scenario(scenario, settings={"min.insync.replicas": "2", "replica.lag.time.max.ms": "10000"})
+
+
+def accept_isr(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    """Accept every proposed ISR."""
+    topics = [
+        AlterPartitionResponseTopicData(
+            "",
+            topic.topic_id,
+            [
+                AlterPartitionResponsePartitionData(
+                    part.partition_index,
+                    0,
+                    request.broker_id,
+                    part.leader_epoch,
+                    [member.broker_id for member in part.new_isr_with_epochs] or part.new_isr,
+                    0,
+                    part.partition_epoch + 1,
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionResponse(0, 0, topics)
 
 
 def test_waiting_requests_end_with_not_coordinator() -> None:
