@@ -221,8 +221,8 @@ MEMBERSHIP_PLANTS: list[Plant] = [
     Plant(
         "requests to an old broker epoch are dropped",
         "src/odradek/controller/channels.py",
-        "if broker_epochs.get(broker_id) != queue.broker_epoch:",
-        "if broker_id not in broker_epochs:",
+        "if broker is None or broker.broker_epoch != queue.broker.broker_epoch:",
+        "if broker is None:",
         ("unit/controller/test_channels.py::test_retries_end_with_the_broker_epoch",),
     ),
     Plant(

@@ -351,7 +351,7 @@ class Broker:
 
     def _make_controller(self, store: Store, fence: Fence) -> Controller:
         channel = LocalControllerChannel(self.broker_id, self._replica_manager)
-        return Controller(store, fence, lambda _: channel, self._environment.clock.sleep_ms)
+        return Controller(store, fence, lambda _id, _broker: channel, self._environment.clock.sleep_ms)
 
     def _log_started(self) -> None:
         log.info(

@@ -6,13 +6,14 @@ The requests are those that other brokers would receive over the network, and ta
 from __future__ import annotations
 
 from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from odradek.controller.channels import BrokerRequest
 from odradek.controller.control_requests import (
     leader_and_isr_request,
     stop_replica_request,
     update_metadata_request,
 )
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TopicPartition
+from odradek.replication.control_requests import ControlResult
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.telemetry import events
 
@@ -20,35 +21,39 @@ log = events.logger("controller_channel")
 
 
 class LocalControllerChannel:
-    """Controller channel to the local broker: calls in place of connections."""
+    """``BrokerChannel`` to the local broker: calls in place of connections."""
 
     def __init__(self, broker_id: int, replica_manager: ReplicaManager) -> None:
         self._broker_id = broker_id
         self._replica_manager = replica_manager
 
-    async def leader_and_isr(self, request: SendLeaderAndIsr) -> list[TopicPartition]:
+    async def send(self, request: BrokerRequest) -> ControlResult:
+        match request:
+            case SendLeaderAndIsr():
+                return await self._become_leader_or_follower(request)
+            case SendUpdateMetadata():
+                message = update_metadata_request(request, self._broker_id)
+                return ControlResult((await self._replica_manager.update_metadata(message)).error, {})
+            case SendStopReplica():
+                return await self._replica_manager.stop_replicas(
+                    stop_replica_request(request, self._broker_id)
+                )
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def _become_leader_or_follower(self, request: SendLeaderAndIsr) -> ControlResult:
         result = await self._replica_manager.become_leader_or_follower(
             leader_and_isr_request(request, self._broker_id)
         )
-        offline = [
-            partition
-            for partition, error in result.partition_errors.items()
-            if error is ErrorCode.KAFKA_STORAGE_ERROR
-        ]
         states = request.partition_states
         if states:
             leader_count = sum(state.leader == self._broker_id for state in states.values())
+            errors = result.partition_errors.values()
             log.info(
                 "leadership_changed",
                 leading=leader_count,
                 following=len(states) - leader_count,
-                offline=len(offline),
+                offline=sum(error is ErrorCode.KAFKA_STORAGE_ERROR for error in errors),
             )
-        return offline
-
-    async def update_metadata(self, request: SendUpdateMetadata) -> None:
-        await self._replica_manager.update_metadata(update_metadata_request(request, self._broker_id))
-
-    async def stop_replica(self, request: SendStopReplica) -> list[TopicPartition]:
-        result = await self._replica_manager.stop_replicas(stop_replica_request(request, self._broker_id))
-        return [partition for partition, error in result.partition_errors.items() if not error]
+        return result

@@ -1,21 +1,21 @@
 """Channels of the controller to the brokers: one queue and one task per live broker.
 
 Sending returns at once. Requests to one broker keep their order, and each is retried until the broker has
-accepted it or its broker epoch is gone: a broker that comes back under a new epoch gets a new queue and the
-full state. Responses come back as events. A request that fails for good, and a queue that is full, fail the
-controller: it reads all state again, so that nothing is half applied.
+answered it or its broker epoch is gone: a broker that comes back under a new epoch gets a new queue and the
+full state. Responses come back through a callback. A request that fails for good, and a queue that is full,
+fail the controller: it reads all state again, so that nothing is half applied.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from odradek.controller.events import ControllerEvent, ReplicasDeleted, ReplicasOffline
+from odradek.controller.live_broker import LiveBroker
 from odradek.model.client_errors import ClientError
-from odradek.model.ids import TopicPartition
+from odradek.replication.control_requests import ControlResult
 from odradek.telemetry import events
 
 RETRY_MS: Final = 100
@@ -29,49 +29,50 @@ log = events.logger("controller_channel")
 
 
 class BrokerChannel(Protocol):
-    """Requests from the controller to a broker, including its own.
+    """Requests from the controller to a broker, including its own."""
 
-    They raise ``ClientError`` if the broker cannot be reached; the request is then sent again.
-    """
-
-    async def leader_and_isr(self, request: SendLeaderAndIsr) -> Collection[TopicPartition]:
-        """Send a LeaderAndIsr request; return the partitions that are offline on the broker."""
+    async def send(self, request: BrokerRequest) -> ControlResult:
+        """Send a request; raises ``ClientError`` without a response: the request is then sent again."""
         ...
 
-    async def update_metadata(self, request: SendUpdateMetadata) -> None: ...
-
-    async def stop_replica(self, request: SendStopReplica) -> Iterable[TopicPartition]: ...
+    async def close(self) -> None: ...
 
 
-OpenChannel = Callable[[int], BrokerChannel]
-"""Returns the channel to a broker."""
+OpenChannel = Callable[[int, Callable[[], LiveBroker]], BrokerChannel]
+"""Returns the channel to a broker, whose registration may change while its epoch stays."""
+
+OnAnswered = Callable[[int, BrokerRequest, ControlResult], None]
+"""Gets the id of a broker, a request to it, and its response."""
 
 
 class ControllerChannels:
-    """Queues to the live brokers. ``on_event`` gets responses, ``on_failed`` an error that no retry cures."""
+    """Queues to the live brokers. ``on_failed`` gets an error that no retry cures."""
 
     def __init__(
         self,
         open_channel: OpenChannel,
         sleep_ms: Callable[[int], Awaitable[None]],
-        on_event: Callable[[ControllerEvent], None],
+        on_answered: OnAnswered,
         on_failed: Callable[[Exception], None],
     ) -> None:
         self._open_channel = open_channel
         self._sleep_ms = sleep_ms
-        self._on_event = on_event
+        self._on_answered = on_answered
         self._on_failed = on_failed
         self._queues: dict[int, _BrokerQueue] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def set_brokers(self, broker_epochs: Mapping[int, int]) -> None:
+    def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Open queues to new brokers and new broker epochs; drop those of others with their requests."""
         for broker_id, queue in list(self._queues.items()):
-            if broker_epochs.get(broker_id) != queue.broker_epoch:
+            broker = brokers.get(broker_id)
+            if broker is None or broker.broker_epoch != queue.broker.broker_epoch:
                 self._drop(self._queues.pop(broker_id))
-        for broker_id, broker_epoch in broker_epochs.items():
+            else:
+                queue.broker = broker
+        for broker_id, broker in brokers.items():
             if broker_id not in self._queues:
-                self._queues[broker_id] = self._open_queue(broker_id, broker_epoch)
+                self._queues[broker_id] = self._open_queue(broker_id, broker)
 
     def send(self, broker_id: int, request: BrokerRequest) -> None:
         """Queue a request. One to a broker that is gone is dropped."""
@@ -96,9 +97,10 @@ class ControllerChannels:
     async def wait_closed(self) -> None:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _open_queue(self, broker_id: int, broker_epoch: int) -> _BrokerQueue:
-        queue = _BrokerQueue(broker_id, broker_epoch, self._open_channel(broker_id))
-        queue.task = asyncio.get_running_loop().create_task(self._send_all(queue))
+    def _open_queue(self, broker_id: int, broker: LiveBroker) -> _BrokerQueue:
+        queue = _BrokerQueue(broker_id, broker)
+        channel = self._open_channel(broker_id, lambda: queue.broker)
+        queue.task = asyncio.get_running_loop().create_task(self._run(queue, channel))
         return queue
 
     def _drop(self, queue: _BrokerQueue) -> None:
@@ -108,13 +110,26 @@ class ControllerChannels:
         queue.task.add_done_callback(self._closing.discard)
         queue.discard_requests()
 
-    async def _send_all(self, queue: _BrokerQueue) -> None:
+    async def _run(self, queue: _BrokerQueue, channel: BrokerChannel) -> None:
+        try:
+            await self._send_all(queue, channel)
+        finally:
+            await channel.close()
+
+    async def _send_all(self, queue: _BrokerQueue, channel: BrokerChannel) -> None:
         while True:
             request = await queue.requests.get()
             try:
-                event = await self._send_until_accepted(queue, request)
-                if event is not None:
-                    self._on_event(event)
+                result = await self._send_until_answered(queue, channel, request)
+                if result.error:
+                    # The broker has another controller, or another broker epoch: this one will hear of it.
+                    log.warning(
+                        "controller_request_refused",
+                        broker=queue.broker_id,
+                        request=type(request).__name__,
+                        error=result.error.name,
+                    )
+                self._on_answered(queue.broker_id, request, result)
             except Exception as error:  # noqa: BLE001 - the edge of a task
                 log.failure("controller_request_failed", error, broker=queue.broker_id)
                 self._on_failed(error)
@@ -122,13 +137,13 @@ class ControllerChannels:
             finally:
                 queue.requests.task_done()
 
-    async def _send_until_accepted(
-        self, queue: _BrokerQueue, request: BrokerRequest
-    ) -> ControllerEvent | None:
+    async def _send_until_answered(
+        self, queue: _BrokerQueue, channel: BrokerChannel, request: BrokerRequest
+    ) -> ControlResult:
         is_logged = False
         while True:
             try:
-                return await _send(queue, request)
+                return await channel.send(request)
             except ClientError as error:
                 # One warning per outage.
                 log_event = log.debug if is_logged else log.warning
@@ -140,10 +155,9 @@ class ControllerChannels:
 class _BrokerQueue:
     """Requests that wait for one broker epoch."""
 
-    def __init__(self, broker_id: int, broker_epoch: int, channel: BrokerChannel) -> None:
+    def __init__(self, broker_id: int, broker: LiveBroker) -> None:
         self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.channel = channel
+        self.broker = broker
         self.requests: asyncio.Queue[BrokerRequest] = asyncio.Queue(QUEUED_REQUESTS_MAX)
         self.task: asyncio.Task[None] | None = None
 
@@ -151,16 +165,3 @@ class _BrokerQueue:
         while not self.requests.empty():
             self.requests.get_nowait()
             self.requests.task_done()
-
-
-async def _send(queue: _BrokerQueue, request: BrokerRequest) -> ControllerEvent | None:
-    """Send a request; return its response as an event, or None if there is nothing to handle."""
-    match request:
-        case SendLeaderAndIsr():
-            offline = await queue.channel.leader_and_isr(request)
-            return ReplicasOffline(queue.broker_id, offline) if offline else None
-        case SendUpdateMetadata():
-            await queue.channel.update_metadata(request)
-            return None
-        case SendStopReplica():
-            return ReplicasDeleted(queue.broker_id, await queue.channel.stop_replica(request))

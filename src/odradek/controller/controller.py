@@ -26,13 +26,14 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
     WritePartitionStates,
 )
-from odradek.controller.channels import ControllerChannels, OpenChannel
+from odradek.controller.channels import BrokerRequest, ControllerChannels, OpenChannel
 from odradek.controller.controller_context import ControllerContext
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
     ControllerEvent,
     PartitionStatesWritten,
+    ReplicasDeleted,
     ReplicasOffline,
     ReplicasOnline,
     TopicDeleted,
@@ -41,7 +42,9 @@ from odradek.controller.events import (
 )
 from odradek.controller.live_broker import LiveBroker
 from odradek.controller.machine.step import step
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.replication.control_requests import ControlResult
 from odradek.store import znode_paths
 from odradek.store.broker_registration import read_brokers
 from odradek.store.controller_election import ControllerMoved, Fence
@@ -79,7 +82,7 @@ class Controller:
         self._store = store
         self._sleep_ms = sleep_ms
         self._fence = fence
-        self._channels = ControllerChannels(open_channel, sleep_ms, self._on_response, self._fail)
+        self._channels = ControllerChannels(open_channel, sleep_ms, self._on_answered, self._fail)
         self._context = ControllerContext(fence.controller_epoch)
         self._events: asyncio.Queue[Callable[[], Awaitable[ControllerEvent | None]]] = asyncio.Queue()
         self._watched_topics: set[str] = set()
@@ -155,7 +158,19 @@ class Controller:
             self.resign()
             self.on_failed()
 
-    def _on_response(self, event: ControllerEvent) -> None:
+    def _on_answered(self, broker_id: int, request: BrokerRequest, result: ControlResult) -> None:
+        errors = result.partition_errors
+        match request:
+            case SendLeaderAndIsr():
+                offline = [p for p, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
+                if offline:
+                    self.on_replicas_offline(broker_id, offline)
+            case SendStopReplica():
+                self._put(ReplicasDeleted(broker_id, [p for p, error in errors.items() if not error]))
+            case SendUpdateMetadata():
+                return
+
+    def _put(self, event: ControllerEvent) -> None:
         async def read() -> ControllerEvent:
             return event
 
@@ -163,19 +178,11 @@ class Controller:
 
     def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """Queue an event: replicas went offline on a broker."""
-
-        async def read() -> ControllerEvent:
-            return ReplicasOffline(broker_id, partitions)
-
-        self._events.put_nowait(read)
+        self._put(ReplicasOffline(broker_id, partitions))
 
     def on_replicas_online(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """Queue an event: replicas are online again on a broker."""
-
-        async def read() -> ControllerEvent:
-            return ReplicasOnline(broker_id, partitions)
-
-        self._events.put_nowait(read)
+        self._put(ReplicasOnline(broker_id, partitions))
 
     def on_broker_modified(self) -> None:
         """Queue an event: a live broker registered other endpoints."""
@@ -215,9 +222,7 @@ class Controller:
         queue: deque[ControllerEvent] = deque([event])
         while queue:
             actions = step(self._context, queue.popleft())
-            self._channels.set_brokers(
-                {broker_id: broker.broker_epoch for broker_id, broker in self._context.brokers.items()}
-            )
+            self._channels.set_brokers(self._context.brokers)
             for action in actions:
                 result = await self._retrying(partial(self._execute, action))
                 if result is not None:

@@ -82,6 +82,10 @@ class BadPayload(StoreError):
     what = "invalid node data"
 
 
+class TooLarge(StoreError):
+    what = "write is too large"
+
+
 class SessionExpired(StoreError):
     what = "session has ended"
 

@@ -21,7 +21,7 @@ from odradek.controller.live_broker import LiveBroker
 from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
-from odradek.model.errors import StorageError
+from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.znodes import (
@@ -92,7 +92,7 @@ class ChannelFixture:
         deleted: Mapping[str, TopicAssignment] = MappingProxyType({}),
     ) -> None:
         live = {number: live_broker(number) for number in brokers}
-        await self.channel.update_metadata(SendUpdateMetadata([1], 1, live, states, deleted))
+        await self.channel.send(SendUpdateMetadata([1], 1, live, states, deleted))
 
 
 def run_scenario(scenario: Callable[[ChannelFixture], Awaitable[None]]) -> None:
@@ -125,7 +125,10 @@ def live_broker(number: int) -> LiveBroker:
 def test_leader_and_isr_makes_leaders() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         states = {ORDERS: partition_state(leader_epoch=4)}
-        assert await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 3, states)) == []
+        assert await fixture.channel.send(SendLeaderAndIsr(1, 3, states)) == (
+            ErrorCode.NONE,
+            {ORDERS: ErrorCode.NONE},
+        )
         partition = fixture.replicas.get_leader_partition(*ORDERS)
         assert (partition.leader_epoch, partition.topic_id) == (4, ONE)
         assert fixture.replicas.controller_epoch == 3
@@ -138,7 +141,8 @@ def test_offline_partitions_are_returned_and_new_ones_created() -> None:
         fixture.directories[1].fail(StorageError("the disk is gone"))
         new, old = TopicPartition("orders", 0), TopicPartition("broken", 0)
         states = {new: partition_state()._replace(is_new=True), old: partition_state(OTHER)}
-        assert await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states)) == [old]
+        result = await fixture.channel.send(SendLeaderAndIsr(1, 1, states))
+        assert result.partition_errors == {new: ErrorCode.NONE, old: ErrorCode.KAFKA_STORAGE_ERROR}
         assert [partition.topic_partition for partition in fixture.replicas] == [new]
 
     run_scenario(scenario)
@@ -148,10 +152,9 @@ def test_stop_replica_returns_the_removed_partitions() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("ghost", 0))
         states = {partition: partition_state(leader_epoch=7) for partition in partitions[:2]}
-        await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
-        assert await fixture.channel.stop_replica(
-            SendStopReplica(1, 1, dict.fromkeys(partitions, DELETED))
-        ) == list(partitions)
+        await fixture.channel.send(SendLeaderAndIsr(1, 1, states))
+        result = await fixture.channel.send(SendStopReplica(1, 1, dict.fromkeys(partitions, DELETED)))
+        assert result == (ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE))
         assert len(fixture.replicas) == 0
         assert not any(directory.log_count for directory in fixture.directories)
 
@@ -208,10 +211,10 @@ def test_topic_deleted_and_recreated_in_one_update_is_the_new_one() -> None:
 def test_partition_count_is_reported_when_topics_change() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         states = {TopicPartition("orders", number): partition_state() for number in (0, 1)}
-        await fixture.channel.leader_and_isr(SendLeaderAndIsr(1, 1, states))
+        await fixture.channel.send(SendLeaderAndIsr(1, 1, states))
         await fixture.update(states)
         await fixture.update({})
-        await fixture.channel.stop_replica(SendStopReplica(1, 1, dict.fromkeys(states, DELETED)))
+        await fixture.channel.send(SendStopReplica(1, 1, dict.fromkeys(states, DELETED)))
         await fixture.update({}, deleted={"orders": assignment(2)})
         assert fixture.sizes == [2, 0]
 

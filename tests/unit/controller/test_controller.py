@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from odradek.controller.actions import SendLeaderAndIsr, SendUpdateMetadata
+from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from odradek.controller.channels import BrokerRequest
 from odradek.controller.controller import RETRY_WAITS_MS, Controller
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.replication.control_requests import ControlResult
 from odradek.store import znode_paths
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import elect
@@ -39,17 +42,20 @@ class Channel:
         self.deleted_topics = set()
         self.stopped = []
 
-    async def leader_and_isr(self, request: SendLeaderAndIsr) -> tuple[TopicPartition, ...]:
-        self.partition_states.update(request.partition_states)
-        return ()
+    async def send(self, request: BrokerRequest) -> ControlResult:
+        match request:
+            case SendLeaderAndIsr():
+                self.partition_states.update(request.partition_states)
+            case SendUpdateMetadata():
+                self.metadata_updates.append(request)
+                self.deleted_topics |= request.deleted_topics.keys()
+            case SendStopReplica():
+                self.stopped += request.partitions
+                return ControlResult(ErrorCode.NONE, dict.fromkeys(request.partitions, ErrorCode.NONE))
+        return ControlResult(ErrorCode.NONE, {})
 
-    async def update_metadata(self, request: SendUpdateMetadata) -> None:
-        self.metadata_updates.append(request)
-        self.deleted_topics |= request.deleted_topics.keys()
-
-    async def stop_replica(self, request):
-        self.stopped += request.partitions
-        return request.partitions
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 def assignment(partitions=1, replicas=(1,)):
@@ -77,7 +83,7 @@ class ControllerFixture:
         self.controller = self.make_controller(self.store)
 
     def make_controller(self, store):
-        return Controller(store, self.fence, lambda _: self.channel, self.clock.sleep_ms)
+        return Controller(store, self.fence, lambda _id, _broker: self.channel, self.clock.sleep_ms)
 
     async def start(self):
         await self.controller.start()
@@ -308,10 +314,14 @@ def test_request_that_fails_for_good_ends_the_controller(run_scenario):
         fixture.controller.on_failed = lambda: failures.append(1)
         await fixture.start()
 
-        async def crash(request):
-            raise ZeroDivisionError
+        send = fixture.channel.send
 
-        fixture.channel.leader_and_isr = crash
+        async def crash(request):
+            if isinstance(request, SendLeaderAndIsr):
+                raise ZeroDivisionError
+            return await send(request)
+
+        fixture.channel.send = crash
         await create_topic(fixture.store, "orders", assignment(), {})
         await fixture.run_loop()
         assert failures == [1]

@@ -18,7 +18,7 @@ from odradek.store.port import (
     OpResult,
     SetDataOp,
     Stat,
-    StoreError,
+    TooLarge,
     WatchedEventType,
 )
 from odradek.store.zookeeper.acls import default_acls
@@ -79,13 +79,13 @@ def encode_op(op: Op, chroot: Chroot, sets_acl: bool) -> Any:
 
 
 def check_size(ops: Sequence[Op], chroot: Chroot) -> None:
-    """Raise ``StoreError`` for a write that the server would answer by closing the connection."""
+    """Raise ``TooLarge`` for a write that the server would answer by closing the connection."""
     size = 0
     for op in ops:
         data = op.data if isinstance(op, CreateOp | SetDataOp) else b""
         size += len(data) + len(op.path.encode()) + len(chroot.path.encode()) + _OP_OVERHEAD_BYTES
     if size > REQUEST_BYTES_MAX:
-        raise StoreError(
+        raise TooLarge(
             ops[0].path, f"a write must be at most {REQUEST_BYTES_MAX} bytes, got {size} (jute.maxbuffer)"
         )
 
