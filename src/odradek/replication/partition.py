@@ -249,10 +249,10 @@ class Partition:
         At least the high watermark, which also stands still while the ISR is below min.insync.replicas.
         """
         leader, log = self.leader_state, self.log
-        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset
-        return (
-            log.high_watermark if leader is None else leader.high_watermark(log.high_watermark, end_offset, 0)
-        )
+        flushed_end = log.recovery_point if self.is_flush_pending else log.log_end_offset
+        if leader is None:
+            return log.high_watermark
+        return leader.high_watermark(log.high_watermark, flushed_end, 0)
 
     def record_follower_fetch(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
         """Record that a follower has everything below an offset, after a successful read for it.
