@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from odradek.model.protocol_enums import (
         ConfigSource,
         ConfigType,
+        ElectionType,
         IsolationLevel,
         ResourceType,
         TimestampType,
@@ -125,7 +126,8 @@ _EXPORTS = {
     "odradek.model.errors": ("ConfigError", "ErrorCode"),
     "odradek.model.ids": ("TopicPartition",),
     "odradek.model.protocol_enums": (
-        *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
+        *("ConfigSource", "ConfigType", "ElectionType", "IsolationLevel", "ResourceType"),
+        "TimestampType",
     ),
     "odradek.model.acl_operations": ("AclOperation",),
     "odradek.records.client.consumer": ("ConsumerRecord",),
@@ -164,6 +166,7 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "Deserializer",
+    "ElectionType",
     "ErrorCode",
     "FatalProducerError",
     "Features",

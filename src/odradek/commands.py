@@ -10,7 +10,8 @@ import typer
 
 from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, topics
-from odradek.cli.cluster_status import brokers, status
+from odradek.cli.cluster_status import brokers, controller, status
+from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
 from odradek.cli.groups import commands as groups
 from odradek.cli.output import show_json, show_line
@@ -164,11 +165,13 @@ def serve(
 
 app.command()(status)
 app.command()(brokers)
+app.command()(controller)
 app.add_typer(topics.app, name="topics")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.command("elect-leaders")(elect_leaders)
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
 

@@ -452,6 +452,27 @@ def test_brokers(run: Run, bootstrap: str, topic: str) -> None:
     assert len(run("brokers").lines) == 2
 
 
+def test_controller(run: Run) -> None:
+    (row,) = run("controller", "--json").json
+    (broker,) = [row for row in run("brokers", "--json").json if row["controller"]]
+    assert row == {name: broker[name] for name in ("broker", "host", "port", "rack")}
+    assert run("controller").lines[0].split() == ["BROKER", "HOST", "PORT", "RACK"]
+
+
+def test_elect_leaders(run: Run, topic: str, tmp_path: Path) -> None:
+    run("topics", "create", topic, "-p", "2")
+    elect = ("elect-leaders", "--election-type", "preferred")
+    result = run(*elect, "--topic", topic, "--partition", "1", "--json").json
+    assert result == [{"topic": topic, "partition": 1, "result": "not needed"}]
+    assert "no partition needs an election" in run(*elect, "--all-topic-partitions").error_line
+    file = tmp_path / "partitions.json"
+    names = [{"topic": topic, "partition": number} for number in (0, 7)]
+    file.write_text(json.dumps({"partitions": names}))
+    failed = run(*elect, "--path-to-json-file", str(file), status=1)
+    assert [line.split()[1:] for line in failed.lines[1:]] == [["0", "not", "needed"], ["7", "failed"]]
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in failed.error_line
+
+
 def test_json_output_of_changes(run: Run, topic: str) -> None:
     group = f"group-of-{topic}"
     run("topics", "create", topic, "-p", "1")

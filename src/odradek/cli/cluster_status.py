@@ -1,14 +1,14 @@
-"""``odradek status`` and ``odradek brokers``."""
+"""``odradek status``, ``odradek brokers`` and ``odradek controller``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from odradek.cli.errors import command
+from odradek.cli.errors import CommandFailed, command
 from odradek.cli.output import as_size, show, show_fields, show_json
 from odradek.cli.partition_details import log_dirs_of
-from odradek.cli.target import Bootstrap, Extra, Json, Target
+from odradek.cli.target import FIRST_RESPONSE_S, Bootstrap, Extra, Json, Target
 
 if TYPE_CHECKING:
     from odradek.client.admin.cluster import ClusterDescription, VersionRange
@@ -35,7 +35,10 @@ _RELEASES: Final = (
     (5, 6, "1.0"),
     (3, 5, "0.11"),
 )
-BROKERS: Final = ["broker", "host", "port", "rack", "controller", "leaders", "replicas", "size", "disk_free"]
+BROKERS: Final = [
+    *("broker", "host", "port", "rack", "kafka_version", "controller", "leaders", "replicas", "size"),
+    "disk_free",
+]
 
 
 class PartitionCounts(NamedTuple):
@@ -127,16 +130,54 @@ def _partitions(admin: Admin, topics: Iterable[str]) -> list[PartitionInfo]:
 
 @command
 def brokers(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
-    """List the brokers of a cluster with their partitions and disk usage."""
+    """List the brokers of a cluster with their partitions and disk usage.
+
+    The version is the newest release of Apache Kafka whose requests a broker understands.
+    """
     with Target(bootstrap, extra).only_admin() as admin:
         cluster = admin.describe_cluster()
         partitions = _partitions(admin, admin.list_topics(include_internal=True))
         directories = log_dirs_of(admin, [node.id for node in cluster.nodes])
-    rows = [_broker(node, cluster, partitions, directories.get(node.id)) for node in cluster.nodes]
+        versions = {node.id: _version(admin, node.id) for node in cluster.nodes}
+    rows = [
+        _broker(node, cluster, partitions, directories.get(node.id)) | {"kafka_version": versions[node.id]}
+        for node in cluster.nodes
+    ]
     if not json:
         for row in rows:
             row |= {"size": as_size(row["size_bytes"]), "disk_free": as_size(row["disk_free_bytes"])}
     show(rows, BROKERS, as_json=json)
+
+
+@command
+def controller(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
+    """Show the controller of a cluster: the broker that elects partition leaders.
+
+    Exits with 1 if there is none. Brokers do not report the controller epoch to clients.
+
+    Example: odradek controller --json
+    """
+    with Target(bootstrap, extra).only_admin() as admin:
+        node = admin.describe_cluster().controller
+    if node is None:
+        raise CommandFailed(
+            "the cluster has no controller now; brokers elect one within seconds if ZooKeeper responds"
+        )
+    show([_controller(node)], ["broker", "host", "port", "rack"], as_json=json)
+
+
+def _controller(node: Node) -> dict[str, Any]:
+    return {"broker": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+
+
+def _version(admin: Admin, broker: int) -> str | None:
+    """Return the release that a broker is compatible with; None if it does not respond in time."""
+    from odradek import ClientError
+
+    try:
+        return guess_version(admin.api_versions(broker=broker, timeout_s=FIRST_RESPONSE_S))
+    except ClientError:
+        return None
 
 
 def _broker(

@@ -92,6 +92,8 @@ _HINTS: Final = {
     "NON_EMPTY_GROUP": "stop its consumers first",
     "UNKNOWN_MEMBER_ID": "the group has members: stop its consumers first",
     "GROUP_ID_NOT_FOUND": "list groups with `odradek groups list`",
+    "PREFERRED_LEADER_NOT_AVAILABLE": "start the first replica's broker and wait until it is in sync",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica",
     "GROUP_SUBSCRIBED_TO_TOPIC": "the group is subscribed to this topic: stop its consumers first",
 }
 

@@ -1,4 +1,4 @@
-"""Enums of the protocol: acks, isolation levels, timestamp types, compression, resources, config sources."""
+"""Enums of the protocol: acks, isolation, timestamp types, compression, resources, configs, elections."""
 
 import enum
 from typing import Final
@@ -82,3 +82,12 @@ class AlterOp(enum.IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+class ElectionType(enum.IntEnum):
+    """Leader elections on request (ElectLeaders)."""
+
+    PREFERRED = 0
+    """The first replica, if it is in the ISR and does not lead."""
+    UNCLEAN = 1
+    """Any live replica of a partition without a leader; acknowledged records may be lost."""

@@ -1,4 +1,4 @@
-"""The admin client: topics, configs, groups, records, log directories, transactions, the cluster.
+"""The admin client: topics, configs, groups, records, log directories, transactions, elections, the cluster.
 
 Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from odradek.client.admin.api_driver import AdminApiDriver
 from odradek.client.admin.cluster import ClusterApi
 from odradek.client.admin.configs import ConfigsApi
+from odradek.client.admin.elections import ElectionsApi
 from odradek.client.admin.group_offsets import GroupOffsetsApi
 from odradek.client.admin.groups import GroupsApi
 from odradek.client.admin.log_dirs import LogDirsApi
@@ -36,6 +37,7 @@ class Admin(
     OffsetsApi,
     LogDirsApi,
     TransactionsApi,
+    ElectionsApi,
     ClusterApi,
 ):
     """Manages a cluster, for asyncio; ``odradek.Admin`` is the blocking version.

@@ -1,4 +1,4 @@
-"""Admin API of the offsets of partitions: earliest, latest, by timestamp."""
+"""Admin API of the offsets of partitions: earliest, latest, by timestamp, log end of each replica."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 
 from odradek.client.admin.api_driver import AdminApi
 from odradek.client.admin.api_handler import LEADER_MOVED, AdminApiHandler, ApiError
-from odradek.client.admin.lookup_strategies import at_leader, by_topic
+from odradek.client.admin.log_dirs import Replica
+from odradek.client.admin.lookup_strategies import at_broker, at_leader, by_topic
 from odradek.client.values import OffsetAndTimestamp
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
@@ -23,6 +24,8 @@ from odradek.wire.messages.list_offsets import (
 )
 
 _CONSUMER: Final = -1
+_DEBUGGING_CONSUMER: Final = -2
+"""Replica id for which followers respond, too, with their log end offset."""
 
 
 class OffsetSpec(enum.IntEnum):
@@ -98,6 +101,50 @@ class OffsetsApi(AdminApi):
             retry_codes=LEADER_MOVED,
         )
         return await self._driver.run(handler, wanted, timeout_s)
+
+    async def list_log_end_offsets(
+        self, replicas: Iterable[Replica], *, timeout_s: float | None = None
+    ) -> dict[Replica, int]:
+        """Return the log end offset of replicas, each from its own broker: a follower's lag is the
+        difference to its leader's.
+
+        >>> from odradek import Admin, Replica
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["followed"])
+        >>> replica = Replica("followed", 0, broker=admin.describe_cluster().nodes[0].id)
+        >>> admin.list_log_end_offsets([replica])[replica]
+        0
+        >>> admin.close()
+        """
+        return await self._driver.run(_log_end_offsets(), replicas, timeout_s)
+
+
+def _log_end_offsets() -> AdminApiHandler[Replica, int]:
+    def request(replicas: Sequence[Replica], timeout_ms: int) -> ListOffsetsRequest:
+        partitions = by_topic(TopicPartition(replica.topic, replica.partition) for replica in replicas)
+        topics = [
+            ListOffsetsTopic(
+                topic, [ListOffsetsPartition(number, timestamp=OffsetSpec.LATEST) for number in numbers]
+            )
+            for topic, numbers in partitions.items()
+        ]
+        return ListOffsetsRequest(_DEBUGGING_CONSUMER, IsolationLevel.READ_UNCOMMITTED, topics)
+
+    def read(
+        replicas: Sequence[Replica], response: ListOffsetsResponse
+    ) -> Iterable[tuple[Replica, int | ApiError]]:
+        partitions = [TopicPartition(replica.topic, replica.partition) for replica in replicas]
+        for partition, result in _read(partitions, response):
+            offset = result if isinstance(result, ApiError) else result.offset
+            yield Replica(partition.topic, partition.partition, replicas[0].broker), offset
+
+    return AdminApiHandler(
+        call="list log end offsets",
+        key_name=str,
+        lookup=at_broker(lambda replica: replica.broker),
+        build_request=request,
+        read_response=read,
+    )
 
 
 def _level(level: IsolationLevel | str) -> IsolationLevel:

@@ -60,6 +60,7 @@ class Admin:
 
     delete_records = blocking(AsyncAdmin.delete_records)
     list_offsets = blocking(AsyncAdmin.list_offsets)
+    list_log_end_offsets = blocking(AsyncAdmin.list_log_end_offsets)
 
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
     alter_replica_log_dirs = blocking(AsyncAdmin.alter_replica_log_dirs)
@@ -70,6 +71,8 @@ class Admin:
     abort_transaction = blocking(AsyncAdmin.abort_transaction)
     end_transaction = blocking(AsyncAdmin.end_transaction)
     fence_producers = blocking(AsyncAdmin.fence_producers)
+
+    elect_leaders = blocking(AsyncAdmin.elect_leaders)
 
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)

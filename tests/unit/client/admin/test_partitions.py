@@ -53,6 +53,22 @@ def test_list_offsets_by_spec_and_by_timestamp(run_with_admin: RunWithAdmin) -> 
     run_with_admin(scenario)
 
 
+def test_list_log_end_offsets_of_replicas(run_with_admin: RunWithAdmin) -> None:
+    async def scenario(fixture: Any) -> None:
+        await fixture.admin.create_topics([NewTopic("a", 2)])
+        await fill(fixture, WALL_START_MS, WALL_START_MS)
+        broker = fixture.memory.broker.broker_id
+        first, second = Replica("a", 0, broker), Replica("a", 1, broker)
+        assert await fixture.admin.list_log_end_offsets([first, second]) == {first: 2, second: 0}
+        missing = Replica("a", 7, broker)
+        with pytest.raises(PartialFailure) as raised:
+            await fixture.admin.list_log_end_offsets([first, missing, Replica("a", 0, 77)])
+        assert set(raised.value.errors) == {missing, Replica("a", 0, 77)}
+        assert raised.value.results == {first: 2}
+
+    run_with_admin(scenario)
+
+
 def test_delete_records_before_an_offset_or_all(run_with_admin: RunWithAdmin) -> None:
     async def scenario(fixture: Any) -> None:
         await fixture.admin.create_topics([NewTopic("a", 1)])
