@@ -177,10 +177,10 @@ FOLLOWER_PLANTS: list[Plant] = [
     ),
     Plant(
         "offsets are sent again after a diverging epoch",
-        f"{REPLICATION}/fetch_session.py",
+        f"{REPLICATION}/fetch_sessions/fetch_session.py",
         "        is_usable = result.error == _NONE and result.diverging_epoch < 0\n",
         "        is_usable = result.error == _NONE\n",
-        ("unit/replication/test_fetch_session.py::test_partition_is_returned_again_after_a_diverging_epoch",),
+        ("unit/replication/fetch_sessions/test_fetch_session.py::test_partition_is_returned_again_after_a_diverging_epoch",),
     ),
     # Offsets.
     Plant(

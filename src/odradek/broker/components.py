@@ -31,7 +31,7 @@ from odradek.log.log_manager import LogManager
 from odradek.net.broker_requests import BrokerRequests
 from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
 from odradek.replication.alter_partition_manager import AlterPartitionManager
-from odradek.replication.fetch_session import FetchSessionCache
+from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
 from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.replica_manager import ReplicaManager

@@ -34,7 +34,7 @@ from odradek.records.append_rules import EVENT_LOOP_LIMITS, AppendOrigin
 from odradek.records.control_records import EndTransactionMarker
 from odradek.records.validation import ValidatedRecords
 from odradek.replication import acks as ack_rules
-from odradek.replication.fetch_session import FetchPartition, FetchPartitionData
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData
 from odradek.replication.follower import Follower
 from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult, Leader
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrPartitionState

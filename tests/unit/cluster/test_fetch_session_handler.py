@@ -13,7 +13,9 @@ from odradek.cluster.fetch_session_handler import (
 )
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
-from odradek.replication.fetch_session import FetchPartition, FetchPartitionData, FetchSessionCache
+from odradek.replication.fetch_sessions.fetch_context import new_context
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData
+from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 A_ID, B_ID, NEW_ID = b"a" * 16, b"b" * 16, b"n" * 16
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -159,7 +161,8 @@ def test_session_agrees_with_broker_after_losses(
         if outcome == "request lost":
             session.handle_error()
             continue
-        context = broker.new_context(
+        context = new_context(
+            broker,
             request.session_id,
             request.epoch,
             [

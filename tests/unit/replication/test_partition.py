@@ -9,7 +9,7 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_LEADER
 from odradek.ports.files import FileSlice
 from odradek.records import codec
-from odradek.replication.fetch_session import FetchPartition
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition
 from odradek.replication.partition import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_CONSUMER_ID,

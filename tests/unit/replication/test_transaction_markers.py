@@ -6,7 +6,7 @@ from odradek.log.log_config import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import ACKS_LEADER
 from odradek.records.control_records import ControlRecordType, EndTransactionMarker
-from odradek.replication.fetch_session import FetchPartition
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition
 
 NOW_MS = 1_000_000
 COMMIT, ABORT = (

@@ -39,13 +39,8 @@ from odradek.ports.workers import Workers
 from odradek.records.append_rules import WORKER_LIMITS, WorkLimitExceeded
 from odradek.records.conversion import down_convert
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
-from odradek.replication.fetch_session import (
-    FetchContext,
-    FetchPartition,
-    FetchPartitionData,
-    FetchSessionResponse,
-    SessionKey,
-)
+from odradek.replication.fetch_sessions.fetch_context import FetchContext, FetchSessionResponse, new_context
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData, SessionKey
 from odradek.replication.partition import CONSUMER_REPLICA_ID, Partition
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
@@ -78,7 +73,8 @@ Result = Response | PendingResponse[Response] | Coroutine[None, None, Response |
 def fetch(request: FetchRequest, context: RequestContext) -> Result:
     broker = context.broker
     replica_id = _replica_id(request, context.version)
-    fetch_context = broker.fetch_session_cache.new_context(
+    fetch_context = new_context(
+        broker.fetch_session_cache,
         request.session_id,
         request.session_epoch,
         _requested_partitions(request, context),

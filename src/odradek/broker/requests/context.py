@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek.log.log_manager import LogManager
     from odradek.ports.clock import Clock
     from odradek.ports.workers import Workers
-    from odradek.replication.fetch_session import FetchSessionCache
+    from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
     from odradek.replication.replica_manager import ReplicaManager
     from odradek.store.producer_id_manager import ProducerIdManager
     from odradek.telemetry.rate_limited_events import RateLimitedEvents

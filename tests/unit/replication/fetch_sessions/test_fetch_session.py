@@ -10,17 +10,14 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
-from odradek.replication.fetch_session import (
-    EVICTION_MS,
+from odradek.replication.fetch_sessions.fetch_context import FetchContext, new_context
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData, SessionKey
+from odradek.replication.fetch_sessions.fetch_session import (
     FINAL_SESSION_EPOCH,
     INITIAL_SESSION_EPOCH,
     NO_SESSION,
-    FetchContext,
-    FetchPartition,
-    FetchPartitionData,
-    FetchSessionCache,
-    SessionKey,
 )
+from odradek.replication.fetch_sessions.fetch_session_cache import EVICTION_MS, FetchSessionCache
 
 ORDERS, BILLS = b"o" * 16, b"b" * 16
 INT32_MAX = 2**31 - 1
@@ -61,7 +58,8 @@ class Fetcher:
         follower: bool = False,
         now_ms: int = 0,
     ) -> FetchContext:
-        return self.sessions.new_context(
+        return new_context(
+            self.sessions,
             session_id,
             session_epoch,
             list(entries),
@@ -357,7 +355,7 @@ def test_response_for_an_older_session_epoch_is_rejected() -> None:
 def test_session_epoch_wraps_to_one() -> None:
     fetcher = Fetcher()
     session_id = fetcher.create_session(1)
-    fetcher.sessions._sessions[session_id].session_epoch = INT32_MAX
+    fetcher.sessions.sessions[session_id].session_epoch = INT32_MAX
     context = fetcher.open(session_id, INT32_MAX)
     assert context.update_and_generate_response([], 0).error is ErrorCode.NONE
     assert fetcher.open(session_id, 1).error is ErrorCode.NONE
@@ -377,7 +375,7 @@ def test_unknown_topic_ids_are_resolved_later() -> None:
     assert [(e.topic, e.fetch_offset) for e in named.partitions] == [("orders", 8), (None, 0), ("orders", 0)]
     fetcher.names[BILLS] = "bills"
     fetcher.open(session_id, 4)
-    assert not fetcher.sessions._sessions[session_id].has_unresolved_topics
+    assert not fetcher.sessions.sessions[session_id].has_unresolved_topics
 
 
 def test_session_ids_are_unique() -> None:
@@ -500,7 +498,7 @@ def test_eviction_matches_reference_model(slots_max: int, plan: list[tuple[str, 
     fetcher, model, now_ms, last = Fetcher(slots_max), Model(slots_max), 0, 0
     for what, amount, extra in plan:
         now_ms += 1  # no two at the same moment: Kafka breaks such ties by session id
-        cache = fetcher.sessions._sessions
+        cache = fetcher.sessions.sessions
         if what == "wait":
             now_ms += amount
         elif what == "begin":
@@ -516,7 +514,7 @@ def test_eviction_matches_reference_model(slots_max: int, plan: list[tuple[str, 
             forgotten = [key for key in session.partitions if key[1] >= max(extra, 1)]
             fetcher.open(amount, session.session_epoch, partitions, forgotten, now_ms=now_ms)
             model.touch(amount, max(extra, 1), now_ms)
-        assert set(fetcher.sessions._sessions) == set(model.rows)
+        assert set(fetcher.sessions.sessions) == set(model.rows)
         assert len(fetcher.sessions) <= slots_max
         assert fetcher.sessions.partition_count == sum(row["size"] for row in model.rows.values())
 
