@@ -28,8 +28,8 @@ COORDINATOR_PLANTS: list[Plant] = [
     ),
     Plant(
         "a removed replica unloads its coordinator",
-        "src/odradek/replication/replica_manager.py",
-        "        if partition is not None:\n            self._leadership_changed(partition)\n        return error\n",
+        "src/odradek/replication/state_changes.py",
+        "        if partition is not None:\n            self._on_leadership_changed(partition)\n        return error\n",
         "        return error\n",
         (f"{MOVES}::test_reassigned_away_coordinator_is_unloaded_by_stop_replica",),
     ),

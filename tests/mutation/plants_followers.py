@@ -180,7 +180,9 @@ FOLLOWER_PLANTS: list[Plant] = [
         f"{REPLICATION}/fetch_sessions/fetch_session.py",
         "        is_usable = result.error == _NONE and result.diverging_epoch < 0\n",
         "        is_usable = result.error == _NONE\n",
-        ("unit/replication/fetch_sessions/test_fetch_session.py::test_partition_is_returned_again_after_a_diverging_epoch",),
+        (
+            "unit/replication/fetch_sessions/test_fetch_session.py::test_partition_is_returned_again_after_a_diverging_epoch",
+        ),
     ),
     # Offsets.
     Plant(

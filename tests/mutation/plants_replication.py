@@ -216,7 +216,7 @@ REPLICATION_PLANTS: list[Plant] = [
     ),
     Plant(
         "requests of an outdated controller are rejected",
-        f"{REPLICATION}/replica_manager.py",
+        f"{REPLICATION}/state_changes.py",
         "        if controller_epoch < self.controller_epoch:\n",
         "        if False:\n",
         (

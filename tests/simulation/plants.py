@@ -93,7 +93,7 @@ PLANTS: Final = [
     ),
     SimulationPlant(
         "accept requests of a former controller",
-        f"{REPLICATION}/replica_manager.py",
+        f"{REPLICATION}/state_changes.py",
         "        if controller_epoch < self.controller_epoch:\n",
         "        if False:\n",
     ),

@@ -165,7 +165,7 @@ class Broker:
         socket_server = self._make_components(membership)
         config_manager.attach(self._replica_manager, socket_server)
         if membership.is_shared:
-            self._replica_manager.load_topic_configs = config_manager.load_topics
+            self._replica_manager.state_changes.load_topic_configs = config_manager.load_topics
         await socket_server.open()
         await self._join(membership, socket_server, config_manager)
         ensemble.defers_writes = False

@@ -137,7 +137,7 @@ class ComponentFactory:
             lambda _partition, _error: None,
         )
         replica_manager.alter_partition_manager = alter_partition_manager
-        replica_manager.fetcher_manager = fetcher_manager
+        replica_manager.state_changes.fetcher_manager = fetcher_manager
         replication = Replication(alter_partition_manager, fetcher_manager)
         self.config.observers.append(replication.reconfigure)
         return replication

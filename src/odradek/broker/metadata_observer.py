@@ -30,4 +30,4 @@ def observe_metadata(
         if change.topics:
             on_resized(len(replica_manager))
 
-    replica_manager.metadata_observers.append(on_change)
+    replica_manager.state_changes.metadata_observers.append(on_change)

@@ -69,6 +69,10 @@ class PartitionLogs:
         existing.configure(config)
         return existing
 
+    def min_isr_of(self, topic: str) -> int:
+        """Return min.insync.replicas of a topic."""
+        return self._config_of(topic)[1]
+
     def _find_log(self, topic_partition: TopicPartition) -> Log | None:
         directory_and_log = self._log_manager.find(topic_partition)
         if directory_and_log is None:

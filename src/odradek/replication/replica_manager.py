@@ -3,9 +3,7 @@
 Owns the purgatories: every change of a partition made here completes the delayed requests it satisfies.
 Rules of a single partition are in ``Partition``.
 
-Requests of the controller are applied one at a time, in the order of arrival: opening logs awaits, and a
-later request must not overtake an earlier one. A controller with a lower epoch than the last one has been
-replaced.
+Requests of the controller are applied by ``StateChanges``.
 
 A partition whose log cannot be used is offline: it is not found, and requests fail with
 KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
@@ -13,40 +11,29 @@ KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 from odradek.cluster.metadata_cache import MetadataCache
-from odradek.cluster.metadata_update import convert_update
 from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
-from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.workers import Workers
 from odradek.replication.alter_log_dirs import AlterLogDirs, CleaningPause, NoCleaning
 from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits
 from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.append_queue import AppendQueue, QueuedAppend, Source
-from odradek.replication.control_requests import (
-    ControlResult,
-    MetadataChange,
-    RequestedRole,
-    RequestedStop,
-    decide_role,
-    is_stop_fenced,
-    requested_roles,
-    requested_stops,
-)
-from odradek.replication.follower import Follower
+from odradek.replication.control_requests import ControlResult, MetadataChange
+from odradek.replication.hosted_partitions import HostedPartitions
 from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult, Leader
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID, Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.replication.pending_flushes import FlushCallback, PendingFlushes
 from odradek.replication.replica_selector import ReplicaSelector, ReplicaView
+from odradek.replication.state_changes import StateChanges
 from odradek.telemetry import events
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.timers.timing_wheel import TimingWheel
@@ -54,24 +41,7 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 
-# Logs created concurrently: their directories are synced together, and one large topic does not occupy all
-# threads.
-CONCURRENT_LOG_CREATIONS_MAX = 32
-
 log = events.logger("replica_manager")
-
-
-class FetcherManager(Protocol):
-    """The fetchers that copy the logs of followed partitions.
-
-    Adding a partition again replaces its ``Follower``; with the same one only its topic id changes.
-    """
-
-    def add_partitions(
-        self, partitions: Mapping[TopicPartition, Follower], topic_ids: Mapping[TopicPartition, TopicId]
-    ) -> None: ...
-
-    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None: ...
 
 
 class ReplicaManager:
@@ -96,18 +66,12 @@ class ReplicaManager:
         self._clock = clock
         self._arm = arm
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
-        self.controller_epoch = 0
-        """Epoch of the last controller that sent a request."""
-        self.fetcher_manager: FetcherManager | None = None
-        """None if this broker is the only one."""
         self.alter_partition_manager: AlterPartitionManager | None = None
         """None if this broker is the only one."""
-        self.load_topic_configs: Callable[[Collection[str]], Awaitable[None]] | None = None
-        """Reads the configs of topics from the store; None if all topics are created by this broker."""
         self.replica_selector: ReplicaSelector | None = None
         """Selection of the replica that a consumer reads; None for the leader."""
-        self._control_lock = asyncio.Lock()
-        self._topics: dict[str, dict[int, Partition]] = {}
+        self._partitions = HostedPartitions()
+        self._by_topic = self._partitions.by_topic  # the hot path looks partitions up here
         self._produces = DelayedOperationPurgatory("produce", wheel)
         self._fetches = DelayedOperationPurgatory("fetch", wheel)
         self._deletes = DelayedOperationPurgatory("delete_records", wheel)
@@ -115,8 +79,6 @@ class ReplicaManager:
         self._appends = AppendQueue(workers, clock)
         self.leadership_observers: list[Callable[[Partition], None]] = []
         """Called when this broker becomes leader of a partition or ceases to be, before delayed requests."""
-        self.metadata_observers: list[Callable[[MetadataChange], None]] = []
-        """Called after each update of the metadata cache."""
         self.alter_log_dirs = AlterLogDirs(
             log_manager,
             self.get_partition,
@@ -126,18 +88,27 @@ class ReplicaManager:
             cleaning or NoCleaning(),
         )
         self._logs = PartitionLogs(log_manager, self.alter_log_dirs, config_of, clock)
+        self.state_changes = StateChanges(
+            broker_id,
+            self._partitions,
+            self._logs,
+            self.alter_log_dirs,
+            metadata_cache,
+            self._new_leader,
+            self._leadership_changed,
+            self.complete_delayed_requests,
+        )
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._topics.values():
-            yield from partitions.values()
+        return iter(self._partitions)
 
     def __len__(self) -> int:
-        return sum(map(len, self._topics.values()))
+        return len(self._partitions)
 
     # Lookup.
 
     def get_partition(self, topic: str | None, number: int) -> Partition | None:
-        partitions = self._topics.get(topic)  # type: ignore[arg-type]
+        partitions = self._by_topic.get(topic)  # type: ignore[arg-type]
         return None if partitions is None else partitions.get(number)
 
     def get_leader_partition(self, topic: str, number: int) -> Partition:
@@ -323,211 +294,19 @@ class ReplicaManager:
 
     async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResult:
         """Apply a LeaderAndIsr request. Partitions that it does not name stay as they are."""
-        async with self._control_lock:
-            if not self._accept_controller(request.controller_id, request.controller_epoch):
-                return ControlResult(ErrorCode.STALE_CONTROLLER_EPOCH, {})
-            errors: dict[TopicPartition, ErrorCode] = {}
-            accepted: list[RequestedRole] = []
-            topic_id_updates: dict[TopicPartition, TopicId] = {}
-            for requested in requested_roles(request):
-                self._check_role(requested, errors, accepted, topic_id_updates)
-            # Leaders first, as in Kafka: they must not be fetched any more when they begin to append.
-            accepted.sort(key=lambda requested: requested.state.leader != self._broker_id)
-            self._remove_fetchers(
-                requested.topic_partition
-                for requested in accepted
-                if requested.state.leader == self._broker_id
-            )
-            await self._load_configs(accepted)
-            limit = asyncio.Semaphore(CONCURRENT_LOG_CREATIONS_MAX)
-            results = await asyncio.gather(
-                *(self._apply_role(requested, errors, limit) for requested in accepted),
-                return_exceptions=True,
-            )
-            for failure in filter(None, results):  # only once none of them runs any more
-                raise failure
-            topic_ids = {requested.topic_partition: requested.topic_id for requested in accepted}
-            self._restart_fetchers({**topic_ids, **topic_id_updates})
-            return ControlResult(ErrorCode.NONE, errors)
+        return await self.state_changes.become_leader_or_follower(request)
 
-    async def _load_configs(self, accepted: Sequence[RequestedRole]) -> None:
-        """Read the configs of topics without a replica here: no notification tells of a new topic's."""
-        if self.load_topic_configs is not None:
-            topics = {requested.topic_partition.topic for requested in accepted} - self._topics.keys()
-            if topics:
-                await self.load_topic_configs(topics)
-
-    def _accept_controller(self, controller_id: int, controller_epoch: int) -> bool:
-        if controller_epoch < self.controller_epoch:
-            log.warning(
-                "outdated_controller",
-                controller=controller_id,
-                epoch=controller_epoch,
-                latest_epoch=self.controller_epoch,
-            )
-            return False
-        self.controller_epoch = controller_epoch
-        return True
-
-    def _check_role(
-        self,
-        requested: RequestedRole,
-        errors: dict[TopicPartition, ErrorCode],
-        accepted: list[RequestedRole],
-        topic_id_updates: dict[TopicPartition, TopicId],
-    ) -> None:
-        """Decide about one partition, and note an error or what is to be done."""
-        topic_partition = requested.topic_partition
-        if topic_partition in self._logs.offline:
-            errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-            return
-        partition = self.get_partition(*topic_partition)
-        decision = decide_role(
-            requested,
-            self._broker_id,
-            NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
-            ZERO_TOPIC_ID if partition is None else partition.topic_id,
-        )
-        errors[topic_partition] = decision.error
-        if decision.applies:
-            accepted.append(requested)
-        elif partition is not None and decision.assigns_topic_id:
-            try:
-                partition.assign_topic_id(requested.topic_id)
-            except StorageError:
-                errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-        if decision.updates_fetcher:
-            topic_id_updates[topic_partition] = requested.topic_id
-
-    async def _apply_role(
-        self, requested: RequestedRole, errors: dict[TopicPartition, ErrorCode], limit: asyncio.Semaphore
-    ) -> None:
-        topic_partition, topic_id, state = requested
-        async with limit:
-            partition = self.get_partition(*topic_partition)
-            if partition is None:
-                try:
-                    partition = await self._open(topic_partition, topic_id, is_new=state.is_new)
-                except (StorageError, BrokerError) as error:
-                    log.error("log_open_failed", partition=topic_partition, reason=str(error))
-                    code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else error.code
-                    errors[topic_partition] = code
-                    if code is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._logs.take_offline(topic_partition, topic_id, is_new=state.is_new)
-                    return
-        # No await from here on: the directory of the log must not fail before the partition is found.
-        if state.leader == self._broker_id:
-            has_changed = partition.make_leader(state, topic_id)
-        elif self._metadata_cache.is_alive(state.leader):
-            has_changed = partition.make_follower(state, topic_id)
-        else:
-            # As in Kafka, only the log is created; the controller announces brokers first.
-            log.error("leader_unavailable", partition=topic_partition, leader=state.leader)
-            has_changed = False
-        was_opened = self.get_partition(*topic_partition) is None
-        self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
-        if was_opened:
-            self.alter_log_dirs.resume(partition)
-        if has_changed:
-            self._leadership_changed(partition)
-
-    def _remove_fetchers(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        if self.fetcher_manager is not None:
-            self.fetcher_manager.remove_partitions(topic_partitions)
-
-    def _restart_fetchers(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
-        """Fetch those of these partitions that have a follower here, from the leader they have now."""
-        if self.fetcher_manager is None:
-            return
-        followers = {}
-        for topic_partition in topic_ids:
-            partition = self.get_partition(*topic_partition)
-            if partition is not None and partition.follower_state is not None:
-                followers[topic_partition] = partition.follower_state
-        if followers:
-            self.fetcher_manager.add_partitions(followers, {each: topic_ids[each] for each in followers})
+    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResult:
+        """Apply a StopReplica request."""
+        return await self.state_changes.stop_replicas(request)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> MetadataChange:
         """Apply an UpdateMetadata request to the metadata cache."""
-        async with self._control_lock:
-            if not self._accept_controller(request.controller_id, request.controller_epoch):
-                return MetadataChange(ErrorCode.STALE_CONTROLLER_EPOCH)
-            update, deleted_partitions = convert_update(request, self._metadata_cache)
-            topics = self._metadata_cache.apply(update)
-            deleted_topics = [topic for topic in topics if self._metadata_cache.topic(topic) is None]
-            change = MetadataChange(ErrorCode.NONE, topics, deleted_topics, deleted_partitions)
-            for observer in self.metadata_observers:
-                observer(change)
-            if self._deletes.delayed:
-                self._check_deletes()  # replicas on dead brokers do not count
-            return change
-
-    def _check_deletes(self) -> None:
-        for partition in list(self):
-            self._deletes.check_and_complete(partition)
-
-    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResult:
-        """Apply a StopReplica request: stop fetching, and delete logs where it says so.
-
-        An offline partition is not deleted: its files are still there.
-        """
-        async with self._control_lock:
-            if not self._accept_controller(request.controller_id, request.controller_epoch):
-                return ControlResult(ErrorCode.STALE_CONTROLLER_EPOCH, {})
-            errors: dict[TopicPartition, ErrorCode] = {}
-            accepted = []
-            for requested in requested_stops(request):
-                errors[requested.topic_partition] = error = self._check_stop(requested)
-                if error is ErrorCode.NONE:
-                    accepted.append(requested)
-            self._remove_fetchers(requested.topic_partition for requested in accepted)
-            for requested in accepted:
-                errors[requested.topic_partition] = self._stop_replica(requested)
-            return ControlResult(ErrorCode.NONE, errors)
-
-    def _check_stop(self, requested: RequestedStop) -> ErrorCode:
-        topic_partition = requested.topic_partition
-        if requested.delete:
-            self._logs.give_up_retry(topic_partition)
-        if topic_partition in self._logs.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self.get_partition(*topic_partition)
-        if partition is not None and is_stop_fenced(requested.leader_epoch, partition.leader_epoch):
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.NONE
-
-    def _stop_replica(self, requested: RequestedStop) -> ErrorCode:
-        topic_partition = requested.topic_partition
-        partition = self.get_partition(*topic_partition)
-        if not requested.delete:
-            if partition is not None:
-                self.complete_delayed_requests(partition)
-            return ErrorCode.NONE
-        if partition is not None:
-            self._remove_partition(topic_partition)
-            partition.delete()
-        # Also without a partition: the topic may have been deleted while this broker was down.
-        error = self._logs.delete(topic_partition)
-        if partition is not None:
-            self._leadership_changed(partition)
-        return error
-
-    def _remove_partition(self, topic_partition: TopicPartition) -> None:
-        topic, number = topic_partition
-        del self._topics[topic][number]
-        if not self._topics[topic]:
-            del self._topics[topic]
-
-    async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
-        partition_log = await self._logs.open(topic_partition, topic_id, is_new=is_new)
-        return Partition(
-            topic_partition,
-            topic_id if topic_id != ZERO_TOPIC_ID else partition_log.topic_id or ZERO_TOPIC_ID,
-            partition_log,
-            self._broker_id,
-            self._config_of(topic_partition.topic)[1],
-            self._new_leader,
-        )
+        change = await self.state_changes.update_metadata(request)
+        if self._deletes.delayed:
+            for partition in list(self):  # replicas on dead brokers do not count any more
+                self._deletes.check_and_complete(partition)
+        return change
 
     def _new_leader(self) -> Leader:
         return Leader(
@@ -549,10 +328,10 @@ class ReplicaManager:
         offline = [
             partition for partition in self if directory.get(partition.topic_partition) is partition.log
         ]
-        self._remove_fetchers(partition.topic_partition for partition in offline)
+        self.state_changes.remove_fetchers(partition.topic_partition for partition in offline)
         for partition in offline:
             self._logs.offline.add(partition.topic_partition)
-            self._remove_partition(partition.topic_partition)
+            self._partitions.remove(partition.topic_partition)
             partition.mark_offline()
             self._leadership_changed(partition)
         return [partition.topic_partition for partition in offline]
@@ -561,8 +340,8 @@ class ReplicaManager:
 
     def reconfigure(self, topics: Iterable[str] | None = None) -> None:
         """Apply changed configs of these topics, or of all."""
-        for topic in list(self._topics) if topics is None else topics:
-            for partition in self._topics.get(topic, {}).values():
+        for topic in list(self._by_topic) if topics is None else topics:
+            for partition in self._by_topic.get(topic, {}).values():
                 config, partition.min_isr = self._config_of(topic)
                 partition.log.configure(config)
                 self.complete_delayed_requests(partition)

@@ -61,13 +61,11 @@ class ReplayedBroker:
     """The replica manager of one recorded broker."""
 
     def __init__(self, broker_id: int, left_out: list[int]) -> None:
-        self.fixture = ReplicationFixture()
-        self._broker_id = broker_id
+        self.fixture = ReplicationFixture(broker_id)
         self._left_out = left_out
 
     async def open(self) -> None:
         await self.fixture.open()
-        self.fixture.replicas._broker_id = self._broker_id
         alive = MetadataUpdate({number: BrokerMetadata(number, {}) for number in BROKERS})
         self.fixture.metadata_cache.apply(alive)
 
@@ -102,7 +100,7 @@ class ReplayedBroker:
                 replicas._logs.offline.add(topic_partition)
             elif error == ErrorCode.STALE_CONTROLLER_EPOCH and is_unknown:
                 known = LeaderAndIsrRequest(
-                    controller_epoch=replicas.controller_epoch,
+                    controller_epoch=replicas.state_changes.controller_epoch,
                     topic_states=[LeaderAndIsrTopicState(topic_partition.topic, topic_id, [state])],
                 )
                 await replicas.become_leader_or_follower(known)

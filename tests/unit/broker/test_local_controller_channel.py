@@ -131,7 +131,7 @@ def test_leader_and_isr_makes_leaders() -> None:
         )
         partition = fixture.replicas.get_leader_partition(*ORDERS)
         assert (partition.leader_epoch, partition.topic_id) == (4, ONE)
-        assert fixture.replicas.controller_epoch == 3
+        assert fixture.replicas.state_changes.controller_epoch == 3
 
     run_scenario(scenario)
 

@@ -96,9 +96,10 @@ def make_request(
 
 
 class ReplicationFixture:
-    """The replica manager of broker 1, on one log directory in memory."""
+    """The replica manager of a broker, on one log directory in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_id: int = BROKER_ID) -> None:
+        self.broker_id = broker_id
         self.clock = ManualClock()
         self.files = MemoryFileSystem(self.clock.wall_ms)
         self.metadata_cache = MetadataCache()
@@ -119,7 +120,7 @@ class ReplicationFixture:
     def use(self, *directories: LogDirectory) -> None:
         """Replace the replica manager by one on these directories."""
         self.replicas = ReplicaManager(
-            BROKER_ID,
+            self.broker_id,
             LogManager(directories),
             self.metadata_cache,
             lambda topic: self.config.get(topic, (LogConfig(), 1)),

@@ -57,18 +57,18 @@ def test_requests_of_an_outdated_controller_are_rejected(run_scenario, leader_an
         await replicas.update_metadata(
             UpdateMetadataRequest(controller_epoch=5, live_brokers=[UpdateMetadataBroker(1)])
         )
-        assert replicas.controller_epoch == 5
+        assert replicas.state_changes.controller_epoch == 5
         outdated = LeaderAndIsrRequest(controller_epoch=4)
         assert (await replicas.become_leader_or_follower(outdated)).error == STALE
         assert (await replicas.stop_replicas(StopReplicaRequest(controller_epoch=4))).error == STALE
         assert (await replicas.update_metadata(UpdateMetadataRequest(controller_epoch=4))).error == STALE
         assert list(cache.brokers) == [1]
-        assert replicas.controller_epoch == 5
+        assert replicas.state_changes.controller_epoch == 5
         assert fixture.replicas.get_partition(*ORDERS) is partition
         newer = LeaderAndIsrRequest(controller_epoch=6)
         assert (await replicas.become_leader_or_follower(newer)).error == ErrorCode.NONE
         assert (await replicas.stop_replicas(StopReplicaRequest(controller_epoch=7))).error == ErrorCode.NONE
-        assert replicas.controller_epoch == 7
+        assert replicas.state_changes.controller_epoch == 7
 
     run_scenario(scenario)
 
@@ -148,7 +148,7 @@ def test_another_topic_id_is_inconsistent(run_scenario, leader_and_isr):
 @pytest.mark.parametrize("leader", [1, 2])
 def test_topic_id_is_assigned_without_a_new_epoch(run_scenario, leader_and_isr, leader):
     async def scenario(fixture):
-        fetchers = fixture.replicas.fetcher_manager = FetcherRecorder()
+        fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
         state = leader_and_isr(leader=leader, isr=(1, 2))
         partition = await fixture.make_leader_or_follower(state, topic_id=ZERO_TOPIC_ID)
         assert (partition.topic_id, partition.log.topic_id) == (ZERO_TOPIC_ID, None)
@@ -162,7 +162,7 @@ def test_topic_id_is_assigned_without_a_new_epoch(run_scenario, leader_and_isr, 
 
 def test_follower_drops_the_topic_id_for_fetches_only(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        fetchers = fixture.replicas.fetcher_manager = FetcherRecorder()
+        fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
         state = leader_and_isr(leader=2, isr=(1, 2))
         partition = await fixture.make_leader_or_follower(state)
         assert fetchers.topic_ids == {ORDERS: TOPIC_ID}
@@ -253,7 +253,7 @@ def test_replaced_follower_is_not_active(run_scenario, leader_and_isr):
 
 def test_fetchers_follow_the_roles(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        fetchers = fixture.replicas.fetcher_manager = FetcherRecorder()
+        fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
         partition = await fixture.make_leader_or_follower(leader_and_isr(leader=2, isr=(1, 2)))
         assert fetchers.followers == {ORDERS: partition.follower_state}
         await fixture.make_leader_or_follower(leader_and_isr(leader=2, leader_epoch=1, isr=(1, 2)))
@@ -275,7 +275,7 @@ def test_fetchers_follow_the_roles(run_scenario, leader_and_isr):
 
 def test_follower_of_an_unknown_leader_creates_its_log_only(run_scenario, leader_and_isr):
     async def scenario(fixture):
-        fetchers = fixture.replicas.fetcher_manager = FetcherRecorder()
+        fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
         fixture.metadata_cache.apply(MetadataUpdate(brokers={2: None}))
         state = leader_and_isr(leader=2, leader_epoch=3, isr=(1, 2))
         assert await fixture.send_leader_and_isr({ORDERS: state}) == {ORDERS: ErrorCode.NONE}

@@ -60,7 +60,7 @@ class GroupCoordinator:
             self._make_shard, environment
         )
         replica_manager.leadership_observers.append(self._on_leadership_change)
-        replica_manager.metadata_observers.append(self._topic.on_metadata_change)
+        replica_manager.state_changes.metadata_observers.append(self._topic.on_metadata_change)
 
     def start(self) -> None:
         self._runtime.start()

@@ -74,8 +74,8 @@ class TransactionCoordinator:
             self._make_shard, environment, reloads_in_new_epoch=True
         )
         replica_manager.leadership_observers.append(self._on_leadership_change)
-        replica_manager.metadata_observers.append(self._topic.on_metadata_change)
-        replica_manager.metadata_observers.append(marker_channels.on_metadata_change)
+        replica_manager.state_changes.metadata_observers.append(self._topic.on_metadata_change)
+        replica_manager.state_changes.metadata_observers.append(marker_channels.on_metadata_change)
 
     def start(self) -> None:
         self._runtime.start()

@@ -1,7 +1,7 @@
 """The fetch sessions of a broker, and their eviction.
 
-Invariant: the cache holds at most ``slots_max`` sessions. Kafka shards its cache to spare a lock; here there is
-one.
+Invariant: the cache holds at most ``slots_max`` sessions. Kafka shards its cache to spare a lock; here there
+is one.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Node:
         self.groups = memory_broker.broker._group_coordinator
         self.transactions = memory_broker.broker._transaction_coordinator
         self.fetchers: ReplicaFetcherManager | None = None
-        if self.replica_manager.fetcher_manager is None:
+        if self.replica_manager.state_changes.fetcher_manager is None:
             self._attach_fetchers()
 
     @property
@@ -81,7 +81,7 @@ class Node:
             self.replica_manager.on_replica_appended,
             lambda partition, error: None,
         )
-        self.replica_manager.fetcher_manager = self.fetchers
+        self.replica_manager.state_changes.fetcher_manager = self.fetchers
 
     async def request(self, api_key: int, version: int, message: Any) -> Any:
         return await self.client.request(api_key, version, message)

@@ -59,7 +59,7 @@ class FollowerBroker:
 
     def __init__(self, harness: Any, client: Any) -> None:
         self._harness = harness
-        self.fixture = ReplicationFixture()
+        self.fixture = ReplicationFixture(FOLLOWER)
         self.fixture.clock = harness.cluster.clock
         self.fetchers = ReplicaFetcherManager(
             Connections(client),  # type: ignore[arg-type]
@@ -77,8 +77,7 @@ class FollowerBroker:
         if not hasattr(fixture, "replicas"):
             fixture.metadata_cache.apply(MetadataUpdate({leader: BrokerMetadata(leader, {})}))
             await fixture.open()
-            fixture.replicas._broker_id = FOLLOWER
-            fixture.replicas.fetcher_manager = self.fetchers
+            fixture.replicas.state_changes.fetcher_manager = self.fetchers
         state = make_leader_and_isr(
             leader, leader_epoch, (leader,), (leader, FOLLOWER), partition_epoch=leader_epoch
         )

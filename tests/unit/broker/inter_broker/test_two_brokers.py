@@ -225,7 +225,7 @@ def test_number_of_fetchers_changes_at_run_time() -> None:
     async def scenario(two: TwoBrokers) -> None:
         await two.announce(leader=1, leader_epoch=0, isr=[1, 2])
         assert await two.produce(1, b"first") == 0
-        fetchers = two.brokers[2].broker.replica_manager.fetcher_manager._fetchers
+        fetchers = two.brokers[2].broker.replica_manager.state_changes.fetcher_manager._fetchers
         assert [key.number for key in fetchers] == [fetcher_number(ORDERS, 2)]
         assert await two.set_config(2, "num.replica.fetchers", "3") == 0
         assert await two.produce(1, b"second") == 0
