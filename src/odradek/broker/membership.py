@@ -11,6 +11,7 @@ Other parts hold the ``Membership`` and use its ``store``, never a session of th
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -36,6 +37,9 @@ from odradek.telemetry import events
 NO_EPOCH: Final = -1
 RETRY_WAITS_MS: Final = (100, 500, 2_000, 10_000)
 """Waits between attempts to join again; the last one repeats."""
+
+OWN_SESSIONS_MAX: Final = 16
+"""Remembered sessions; more do not expire while ZooKeeper still keeps a node of the first."""
 
 REELECTION_WAIT_MS: Final = 1_000
 """Wait between the failure of a controller on this broker and the next election."""
@@ -70,8 +74,8 @@ class Membership:
         self._make_controller: MakeController | None = None
         self._session: Store | None = None
         self._is_session_alive = False
-        self._registered_session_id: int | None = None
-        """Session of the last registration, whose node ZooKeeper may keep for a while after the expiry."""
+        self._own_session_ids: deque[int] = deque(maxlen=OWN_SESSIONS_MAX)
+        """Sessions that may have registered: ZooKeeper may keep their nodes for a while after the expiry."""
         self._is_joined = False
         """The broker is registered, and everything was read, under the current session."""
         self._callbacks: list[SessionCallback] = []
@@ -139,10 +143,11 @@ class Membership:
         await store.ensure_path(znode_paths.BROKER_IDS)
         if self.is_shared:
             check_endpoints(registration, self._broker_id, await read_brokers(store))
-        self.broker_epoch = await register_broker(
-            store, self._broker_id, registration, self._registered_session_id
-        )
-        self._registered_session_id = store.session_id
+        former_session_ids = tuple(self._own_session_ids)
+        if store.session_id not in former_session_ids:
+            # Before the attempt: it may succeed without a response.
+            self._own_session_ids.append(store.session_id)
+        self.broker_epoch = await register_broker(store, self._broker_id, registration, former_session_ids)
         log.info("registered", broker=self._broker_id, broker_epoch=self.broker_epoch)
 
     # The controller role.

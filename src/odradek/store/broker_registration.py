@@ -7,7 +7,7 @@ A configured broker id must match the one in its log directories. ``broker.id=-1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,16 @@ from odradek.model.uuids import random_uuid, uuid_text
 from odradek.ports.entropy import Entropy
 from odradek.store import znode_paths
 from odradek.store.meta_properties import MetaProperties, agree
-from odradek.store.port import NodeExists, NoNode, Store, StoreError
+from odradek.store.port import (
+    CreateOp,
+    NodeExists,
+    NoNode,
+    SetDataOp,
+    Stat,
+    Store,
+    StoreError,
+    Unavailable,
+)
 from odradek.store.znodes import (
     BrokerRegistration,
     decode_broker,
@@ -131,26 +140,35 @@ async def generate_broker_id(store: Store, reserved_max: int) -> int:
 
 
 async def register_broker(
-    store: Store, broker_id: int, registration: BrokerRegistration, previous_session_id: int | None = None
+    store: Store,
+    broker_id: int,
+    registration: BrokerRegistration,
+    previous_session_ids: Collection[int] = (),
 ) -> int:
     """Create the broker's ephemeral node; return its broker epoch.
 
-    A node left by ``previous_session_id``, an expired session of this process, is replaced. Raises
-    ``BrokerIdTaken`` if any other session holds the id.
+    The epoch comes from the transaction that creates the node, or is read together with its owner: it is
+    always that of this session's node. A node left by ``previous_session_ids``, expired sessions of this
+    process, is replaced. Raises ``BrokerIdTaken`` if any other session holds the id.
     """
     path, data = znode_paths.broker(broker_id), encode_broker(registration)
     for _ in range(_ATTEMPTS_MAX):
-        with suppress(NodeExists):  # the owner is checked below: it may be this session
-            await store.create(path, data, ephemeral=True)
-        stat = await store.exists(path)
-        if stat is None:
-            continue  # deleted since: its session has ended
-        if stat.ephemeral_owner == store.session_id:
+        # If the response is lost, the node may exist all the same: its owner is checked below.
+        with suppress(NodeExists, Unavailable):
+            # As in Kafka, in two steps: only the second returns the czxid.
+            _, stat = await store.multi([CreateOp(path, b"", ephemeral=True), SetDataOp(path, data, 0)])
+            assert isinstance(stat, Stat)
             return stat.czxid
-        if stat.ephemeral_owner != previous_session_id:
+        existing = await store.exists(path)
+        if existing is None:
+            continue  # deleted since: its session has ended
+        if existing.ephemeral_owner == store.session_id:
+            # Created by an earlier attempt, perhaps with other endpoints.
+            return (await store.set(path, data)).czxid
+        if existing.ephemeral_owner not in previous_session_ids:
             raise BrokerIdTaken(
                 path,
-                f"held by session {stat.ephemeral_owner:#x}. Either two brokers are configured with "
+                f"held by session {existing.ephemeral_owner:#x}. Either two brokers are configured with "
                 f"broker.id={broker_id}, or this broker was restarted before its old session expired: then "
                 "wait for zookeeper.session.timeout.ms and start it again",
             )

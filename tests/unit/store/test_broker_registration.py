@@ -24,8 +24,9 @@ from odradek.store.broker_registration import (
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.meta_properties import MetaProperties
-from odradek.store.port import Stat
+from odradek.store.port import SessionExpired, Stat
 from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.testing.linked_store import LinkedStore
 
 REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)
 UPDATED_REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h2", 9092),), 6)
@@ -171,7 +172,7 @@ def test_node_of_the_own_expired_session_is_replaced(run_on_store) -> None:
         await old.ensure_path(znode_paths.BROKER_IDS)
         epoch = await register_broker(old, 1, REGISTRATION)
         # ZooKeeper may keep the node of an expired session for a while (ZOOKEEPER-2985).
-        assert await register_broker(new, 1, REGISTRATION, old.session_id) > epoch
+        assert await register_broker(new, 1, REGISTRATION, [5, old.session_id]) > epoch
         stat = await new.exists(znode_paths.broker(1))
         assert stat is not None
         assert stat.ephemeral_owner == new.session_id
@@ -193,6 +194,61 @@ def test_node_that_vanishes_meanwhile_is_created_again(run_on_store) -> None:
         new.exists = end_session_first  # type: ignore[method-assign]
         await register_broker(new, 1, REGISTRATION)
         assert list(await read_brokers(new)) == [1]
+
+    run_on_store(scenario)
+
+
+def test_registration_without_a_response_is_found(run_on_store) -> None:
+    """The node exists, but its czxid was never received; meanwhile the endpoints have changed."""
+
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = LinkedStore(ensemble, session_timeout_s=5)
+        await create_top_level_paths(store)
+        store.hold_responses()
+        lost = asyncio.ensure_future(register_broker(store, 1, REGISTRATION))
+        await store.held.wait()
+        store.disconnect()
+        store.reconnect()
+        epoch = await lost
+        _, stat = await store.get(znode_paths.broker(1))
+        assert (epoch, stat.ephemeral_owner) == (stat.czxid, store.session_id)
+        assert await register_broker(store, 1, UPDATED_REGISTRATION) == epoch
+        assert (await read_brokers(store))[1] == RegisteredBroker(1, epoch, UPDATED_REGISTRATION)
+
+    run_on_store(scenario)
+
+
+def test_request_that_did_not_arrive_is_repeated(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = LinkedStore(ensemble, session_timeout_s=5)
+        await create_top_level_paths(store)
+        store.hold_requests()
+        lost = asyncio.ensure_future(register_broker(store, 1, REGISTRATION))
+        await store.held.wait()
+        store.disconnect()
+        store.reconnect()
+        epoch = await lost
+        assert await read_brokers(store) == {1: RegisteredBroker(1, epoch, REGISTRATION)}
+
+    run_on_store(scenario)
+
+
+def test_epoch_is_never_that_of_a_node_of_another_session(run_on_store) -> None:
+    """The session ends after the node was created, and another broker takes the id."""
+
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = LinkedStore(ensemble, session_timeout_s=5)
+        await create_top_level_paths(store)
+        store.hold_responses()
+        lost = asyncio.ensure_future(register_broker(store, 1, REGISTRATION))
+        await store.held.wait()
+        store.disconnect()
+        await ensemble.expire(store.session_id)
+        other = ensemble.connect()
+        await register_broker(other, 1, UPDATED_REGISTRATION)
+        store.reconnect()
+        with pytest.raises(SessionExpired):
+            await lost
 
     run_on_store(scenario)
 
