@@ -58,16 +58,23 @@ MEMBERSHIP_PLANTS: list[Plant] = [
     Plant(
         "two brokers do not share an id",
         "src/odradek/store/broker_registration.py",
-        "        if stat.ephemeral_owner == store.session_id:\n",
-        "        if stat.ephemeral_owner:\n",
+        "        if existing.ephemeral_owner == store.session_id:\n",
+        "        if existing.ephemeral_owner:\n",
         ("unit/broker/test_membership.py::test_second_broker_with_the_same_id_is_refused_in_one_line",),
     ),
     Plant(
         "the node of the own expired session is replaced",
         "src/odradek/store/broker_registration.py",
-        "        if stat.ephemeral_owner != previous_session_id:\n",
+        "        if existing.ephemeral_owner not in previous_session_ids:\n",
         "        if True:\n",
         ("unit/store/test_broker_registration.py::test_node_of_the_own_expired_session_is_replaced",),
+    ),
+    Plant(
+        "a registration whose response was lost is found",
+        "src/odradek/store/broker_registration.py",
+        "        with suppress(NodeExists, Unavailable):\n",
+        "        with suppress(NodeExists):\n",
+        ("unit/store/test_broker_registration.py::test_registration_without_a_response_is_found",),
     ),
     Plant(
         "the features epoch is the version of the node",
