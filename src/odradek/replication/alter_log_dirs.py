@@ -109,6 +109,8 @@ class AlterLogDirs:
         self._clock = clock
         self._limits = limits
         self._cleaning = cleaning
+        self.on_low_watermark: Callable[[Partition], object] = lambda _: None
+        """Called when the low watermark of a partition may have moved with its future log."""
         self._throttle = AlterLogDirsThrottle(clock, lambda: limits().bytes_per_second_max)
         self._moves: dict[TopicPartition, _Move] = {}
         self._preferred: OrderedDict[TopicPartition, str] = OrderedDict()
@@ -238,7 +240,12 @@ class AlterLogDirs:
             self._resume_cleaning(move)
             if move.task is not None and move.task is not asyncio.current_task():
                 move.task.cancel()
+            self._forget_future_log(move)
         return move
+
+    def _forget_future_log(self, move: _Move) -> None:
+        move.partition.future_log = None
+        self.on_low_watermark(move.partition)
 
     def _drop_future(self, target: LogDirectory, topic_partition: TopicPartition) -> None:
         if topic_partition in target.future:
@@ -251,6 +258,7 @@ class AlterLogDirs:
 
     def _start_copy(self, move: _Move) -> None:
         self._moves[move.partition.topic_partition] = move
+        move.partition.future_log = move.future
         task = move.task = asyncio.get_running_loop().create_task(self._run(move))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -332,7 +340,7 @@ class AlterLogDirs:
             else data_or_slice
         )
         self._append(move, current, data)
-        if self._update_offsets(current, move.future):
+        if self._update_offsets(move, current):
             await move.future.delete_old_segments(self._clock.wall_ms(), self._clock.monotonic_ms())
         return len(data)
 
@@ -347,11 +355,14 @@ class AlterLogDirs:
         else:
             move.future.skip_to(current.log_end_offset, now_ms)
 
-    def _update_offsets(self, current: Log, future: Log) -> bool:
+    def _update_offsets(self, move: _Move, current: Log) -> bool:
         """Copy high watermark and log start offset; return whether whole segments precede the start."""
+        future = move.future
         future.high_watermark = min(current.high_watermark, future.log_end_offset)
         start = min(current.log_start_offset, future.high_watermark)
         has_moved = future.advance_log_start_offset(start)
+        if has_moved:
+            self.on_low_watermark(move.partition)
         return has_moved and len(future.segments) > 1 and future.segments[1].base_offset <= start
 
     def _restart(self, move: _Move) -> None:
@@ -373,7 +384,7 @@ class AlterLogDirs:
         topic_partition, future = move.partition.topic_partition, move.future
         source, target = move.source, move.target
         async with current.maintenance_lock():
-            self._update_offsets(current, future)
+            self._update_offsets(move, current)
             future.epochs = LeaderEpochCache(current.epochs.entries)
             await future.flush()
             if future.log_start_offset > future.segments[0].base_offset:
@@ -386,6 +397,7 @@ class AlterLogDirs:
                 self._copy_state(current, future)
                 move.partition.replace_log(future)
                 self._moves.pop(topic_partition, None)
+                self._forget_future_log(move)
                 await self._make_names_durable(move, current, old_path)
         log.info("move_finished", partition=topic_partition, source=source.path, target=target.path)
         return True

@@ -91,6 +91,7 @@ class Partition:
         "_new_leader",
         "broker_id",
         "follower_state",
+        "future_log",
         "is_flush_pending",
         "is_leader",
         "is_offline",
@@ -131,6 +132,8 @@ class Partition:
         self.partition_epoch = -1
         self.leader_state: Leader | None = None
         self.follower_state: Follower | None = None
+        self.future_log: Log | None = None
+        """Copy of the log in another directory, while it moves there."""
         self._new_leader = new_leader
 
     # State of the log for requests and coordinators. The hot path of produce reads it directly.
@@ -295,11 +298,13 @@ class Partition:
         return outcome
 
     def low_watermark(self) -> int:
-        """Return the smallest log start offset of all live replicas."""
+        """Return the smallest log start offset of all live replicas, the future log included."""
         leader = self.leader_state
         if leader is None:
             raise BrokerError(self._not_leader_error())
-        return leader.low_watermark(self.log.log_start_offset)
+        low_watermark = leader.low_watermark(self.log.log_start_offset)
+        future = self.future_log
+        return low_watermark if future is None else min(low_watermark, future.log_start_offset)
 
     # Writing.
 

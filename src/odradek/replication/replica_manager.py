@@ -87,6 +87,7 @@ class ReplicaManager:
             alter_log_dirs_limits,
             cleaning or NoCleaning(),
         )
+        self.alter_log_dirs.on_low_watermark = self._deletes.check_and_complete
         self._logs = PartitionLogs(log_manager, self.alter_log_dirs, config_of, clock)
         self.state_changes = StateChanges(
             broker_id,

@@ -1,8 +1,8 @@
 """DeleteRecords, versions 0 to 2: advance the log start offset of partitions.
 
 Offset -1 means the high watermark; records beyond the high watermark cannot be deleted. Internal topics are
-rejected. The response waits until every live replica has advanced (with one replica: at once), or for the
-timeout.
+rejected. The response waits until every live replica has advanced, and the future log of one that moves to
+another directory (otherwise, with one replica: at once), or for the timeout.
 """
 
 from __future__ import annotations

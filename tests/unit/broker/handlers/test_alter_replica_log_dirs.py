@@ -435,6 +435,60 @@ def test_log_start_offset_beyond_the_copied_part_restarts_the_move(run_scenario)
     run_scenario(scenario, TWO)
 
 
+@pytest.mark.parametrize(
+    ("offset", "ends"),
+    [
+        (1, "copied"),  # in the part that was copied: the next chunk brings the start offset
+        (9, "restarted"),  # beyond it: the future log is dropped
+    ],
+)
+def test_deleted_records_are_gone_from_the_future_log_too(run_scenario, offset, ends):
+    async def scenario(harness):
+        await harness.create("orders", settings={"segment.bytes": "700000"})
+        await fill(harness, 10, size=300_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 300_000)
+        await alter(harness, target)
+        await harness.cluster.clock.sleep_ms(100)
+        future = harness.broker._replica_manager.get_partition(*ORDERS).future_log
+        assert (future.log_start_offset, future.log_end_offset) == (0, 2)
+        part = DeleteRecordsPartition(0, offset)
+        request = DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 60_000)
+        waiting = harness.client.send(DELETE_RECORDS, 2, request)
+        await harness.cluster.clock.sleep_ms(100)
+        assert not waiting.done(), "a crash could bring the records back with the future log"
+        result = (await waiting).topics[0].partitions[0]
+        assert (result.error_code, result.low_watermark) == (0, offset)
+        assert (future.log_start_offset == offset) is (ends == "copied")
+        await wait_until_moved(harness, target)
+        assert harness.broker._replica_manager.get_partition(*ORDERS).future_log is None
+        assert await first_offset(harness) == offset
+
+    run_scenario(scenario, TWO)
+
+
+def test_deletion_does_not_wait_for_a_cancelled_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"segment.bytes": "700000"})
+        await fill(harness, 10, size=300_000)
+        source, target = await current_and_other_dir(harness)
+        await throttle(harness, 1)
+        await alter(harness, target)
+        await harness.cluster.clock.sleep_ms(100)
+        part = DeleteRecordsPartition(0, 1)
+        request = DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 60_000)
+        waiting = harness.client.send(DELETE_RECORDS, 2, request)
+        await harness.cluster.clock.sleep_ms(100)
+        assert not waiting.done()
+        other = await harness.memory_broker.connect()
+        expected = [AlterReplicaLogDir(source, [AlterReplicaLogDirTopic("orders", [0])])]
+        await other.request(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
+        result = (await waiting).topics[0].partitions[0]
+        assert (result.error_code, result.low_watermark) == (0, 1)
+
+    run_scenario(scenario, TWO)
+
+
 def test_duplicate_batch_is_detected_after_a_move(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
