@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 from tests.model.state import BROKERS, MEMBERS, NONE, Leadership, Stored, mask_of
 
-from odradek.controller.leader_election import elect_offline_leader
+from odradek.controller.machine.leader_election import elect_offline_leader
 from odradek.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from odradek.model.errors import BrokerError
 from odradek.model.protocol_enums import ACKS_ALL

@@ -1,45 +1,45 @@
-"""Runs text scenarios of the controller's state machine.
+"""Runs text scenarios of the controller's machine over a model of the store.
 
 A file holds steps: a command, a line of dashes, and the resulting actions, one a line. Commands are events or
-preset the controller context; ``ODRADEK_REWRITE=1`` writes the actual actions instead of comparing.
+change the store; ``ODRADEK_REWRITE=1`` writes the actual actions instead of comparing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tests.support.controller_machine import ControllerMachine, live_broker
 
-from odradek.controller.actions import (
-    Action,
-    PartitionStateUpdates,
-    RemoveTopic,
-    SendLeaderAndIsr,
-    SendStopReplica,
-    SendUpdateMetadata,
-    WritePartitionStates,
-)
-from odradek.controller.controller_context import ControllerContext
+from odradek.cluster.metadata_version import MetadataVersion
+from odradek.controller import actions
+from odradek.controller.actions import Action, PartitionStateUpdate, PartitionStateWrite
 from odradek.controller.events import (
     BrokersChanged,
-    ContextLoaded,
+    ControlledShutdownRequested,
     ControllerEvent,
-    PartitionStatesWritten,
-    ReplicasDeleted,
+    LeaderAndIsrAnswered,
+    LogDirFailuresNotified,
     ReplicasOffline,
-    TopicDeleted,
+    ReplicasOnline,
+    StopReplicaAnswered,
     TopicDeletionsRequested,
     TopicsChanged,
+    UncleanElectionEnabled,
 )
 from odradek.controller.live_broker import LiveBroker
-from odradek.controller.machine.step import step
+from odradek.controller.replies import ControlledShutdownReply
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.store.controller_election import ControllerMoved
 from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.znodes import (
     BrokerRegistration,
     LeaderIsrAndControllerEpoch,
+    RegisteredEndpoint,
     ReplicaAssignment,
     TopicAssignment,
 )
@@ -56,132 +56,227 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(",") if number)
 
 
-class Machine:
-    """A controller context, and the commands of the scenarios."""
+class Scenario:
+    """The machine, and the commands of the scenarios."""
 
     def __init__(self) -> None:
-        self.state = ControllerContext(controller_epoch=1)
+        self.machine = ControllerMachine(controller_epoch=5)
+        self.executed: list[Action] = []
 
     def run(self, command: str) -> list[str]:
         command_name, *arguments = command.split()
-        event: ControllerEvent | None = getattr(self, f"_{command_name}")(*arguments)
-        if event is None:
-            return ["ok"]
-        return [_format_action(action) for action in step(self.state, event)] or ["no actions"]
+        self.executed, self.machine.reply = [], None
+        try:
+            event: ControllerEvent | None = getattr(self, f"_{command_name}")(*arguments)
+            if event is not None:
+                self.executed = self.machine.run(event)
+        except ControllerMoved:
+            return ["controller moved"]
+        lines = _format_actions(self.executed, self.machine.context.controller_epoch)
+        if isinstance(self.machine.reply, ControlledShutdownReply):
+            remaining = " ".join(map(str, sorted(self.machine.reply.remaining)))
+            lines.append(f"reply {self.machine.reply.error.name} {remaining}".rstrip())
+        return lines or ["nothing"]
 
-    def _brokers_changed(self, *arguments: str) -> ControllerEvent:
-        """brokers_changed 1 2:77 - live brokers, with a broker epoch if it is not 10."""
-        brokers = {}
-        for item in arguments:
-            number, _, broker_epoch = item.partition(":")
-            brokers[int(number)] = LiveBroker(BrokerRegistration((), 0), int(broker_epoch or 10))
-        return BrokersChanged(brokers)
+    # The store.
 
-    def _topics_changed(self, *arguments: str) -> ControllerEvent:
-        """topics_changed orders=a/1,2/2,1 - topics with a one-letter id and replicas per partition."""
-        return TopicsChanged(dict(_topic(item) for item in arguments))
+    def _topics(self, *arguments: str) -> None:
+        """topics orders=a/1,2/2,1 - topics in the store: id (- for none), replicas per partition."""
+        self.machine.store.topics.update(_topic(item) for item in arguments)
 
-    def _preset_states(self, *arguments: str) -> None:
-        """preset_states orders-0=1/3/1,2/5 - leader, leader epoch, ISR and znode version of partitions."""
+    def _states(self, *arguments: str) -> None:
+        """states orders-0=1/3/1,2/5 - leader, leader epoch, ISR, version, controller epoch if not 5."""
         for item in arguments:
             name, _, fields = item.partition("=")
-            self.state.partitions[partition(name)] = _stored(fields)
+            self.machine.store.states[partition(name)] = _stored(fields)
 
-    def _preset_topics(self, *arguments: str) -> None:
-        """preset_topics orders=a/1,2 - topics in the store at election."""
-        self.state.topics.update(_topic(item) for item in arguments)
+    def _deletion_marks(self, *topics: str) -> None:
+        self.machine.store.deletion_marks.update(topics)
 
-    def _preset_brokers(self, *arguments: str) -> None:
-        """preset_brokers 1 2 - live brokers at election."""
-        event = self._brokers_changed(*arguments)
-        assert isinstance(event, BrokersChanged)
-        self.state.brokers = dict(event.brokers)
+    def _unclean_topics(self, *topics: str) -> None:
+        """unclean_topics orders - topics with unclean.leader.election.enable."""
+        self.machine.store.unclean_topics.update(topics)
 
-    def _preset_deletions(self, *arguments: str) -> None:
-        """preset_deletions orders - topics marked for deletion at election."""
-        self.state.deletions = {topic: set() for topic in arguments}
+    def _setting(self, name: str, text: str) -> None:
+        settings = self.machine.context.settings
+        if name == "metadata_version":
+            settings = settings._replace(metadata_version=MetadataVersion.parse(text))
+        else:
+            settings = settings._replace(is_delete_enabled=text == "true")
+        self.machine.context.settings = settings
 
-    def _context_loaded(self) -> ControllerEvent:
-        return ContextLoaded()
+    def _other_controller(self) -> None:
+        """other_controller - another broker is elected; this one does not know it yet."""
+        self.machine.store.controller_epoch += 1
 
-    def _topic_deletions_requested(self, *topics: str) -> ControllerEvent:
+    # Events.
+
+    def _elected(self, *brokers: str) -> None:
+        """elected 1 2:77 - load the context; live brokers, with a broker epoch if it is not 10."""
+        self.executed = self.machine.load(_brokers(brokers))
+
+    def _brokers_changed(self, *brokers: str) -> ControllerEvent:
+        return BrokersChanged(_brokers(brokers))
+
+    def _topics_changed(self, *arguments: str) -> ControllerEvent:
+        self._topics(*arguments)
+        return TopicsChanged(dict(_topic(item) for item in arguments))
+
+    def _all_topics_changed(self, *arguments: str) -> ControllerEvent:
+        topics = dict(_topic(item) for item in arguments)
+        for topic in self.machine.store.topics.keys() - topics.keys():
+            self.machine.store.remove(topic)
+        return TopicsChanged(topics, is_complete=True)
+
+    def _deletions_requested(self, *topics: str) -> ControllerEvent:
+        self.machine.store.deletion_marks.update(topics)
         return TopicDeletionsRequested(frozenset(topics))
 
-    def _partition_states_written(self, *arguments: str) -> ControllerEvent:
-        """partition_states_written orders-0=1/0/1,2/0 - states written to the store."""
-        pairs = [item.partition("=") for item in arguments]
-        return PartitionStatesWritten({partition(name): _stored(fields) for name, _, fields in pairs})
+    def _stop_replica_answered(self, broker_id: str, *results: str) -> ControllerEvent:
+        """stop_replica_answered 1 orders-0 orders-1=56 - errors of replicas that were to be deleted."""
+        return StopReplicaAnswered(int(broker_id), dict(map(_result, results)))
 
-    def _replicas_deleted(self, broker_id: str, *partitions: str) -> ControllerEvent:
-        return ReplicasDeleted(int(broker_id), [partition(item) for item in partitions])
+    def _leader_and_isr_answered(self, broker_id: str, *results: str) -> ControllerEvent:
+        return LeaderAndIsrAnswered(int(broker_id), dict(map(_result, results)))
 
     def _replicas_offline(self, broker_id: str, *partitions: str) -> ControllerEvent:
-        """replicas_offline 1 orders-0 - replicas in a failed log directory of a broker."""
         return ReplicasOffline(int(broker_id), [partition(item) for item in partitions])
 
-    def _topic_deleted(self, topic: str) -> ControllerEvent:
-        return TopicDeleted(topic)
+    def _replicas_online(self, broker_id: str, *partitions: str) -> ControllerEvent:
+        return ReplicasOnline(int(broker_id), [partition(item) for item in partitions])
+
+    def _log_dir_failed(self, *broker_ids: str) -> ControllerEvent:
+        return LogDirFailuresNotified(frozenset(map(int, broker_ids)), ["0"])
+
+    def _controlled_shutdown(self, broker_id: str, broker_epoch: str = "10") -> ControllerEvent:
+        return ControlledShutdownRequested(int(broker_id), int(broker_epoch))
+
+    def _unclean_election_enabled(self, *topics: str) -> ControllerEvent:
+        self._unclean_topics(*topics)
+        return UncleanElectionEnabled(frozenset(topics))
+
+
+def _brokers(items: Iterable[str]) -> dict[int, LiveBroker]:
+    """Parse 1, 2:77 and 3@host: brokers, with a broker epoch if it is not 10, or another endpoint."""
+    brokers = {}
+    for item in items:
+        text, _, host = item.partition("@")
+        number, _, broker_epoch = text.partition(":")
+        endpoints = (RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", host, 9092),) if host else ()
+        brokers[int(number)] = live_broker(int(broker_epoch or 10), BrokerRegistration(endpoints, 0))
+    return brokers
 
 
 def _topic(text: str) -> tuple[str, TopicAssignment]:
+    """Parse orders=a/1,2/2,3+3-2: an id, and replicas per partition, with adding and removing ones."""
     name, _, fields = text.partition("=")
-    topic_id, *replicas = fields.split("/")
-    partitions = {number: ReplicaAssignment(numbers(item)) for number, item in enumerate(replicas)}
-    return name, TopicAssignment(topic_id.encode() * 16, partitions)
+    topic_id, *assignments = fields.split("/")
+    partitions = {number: _assignment(item) for number, item in enumerate(assignments)}
+    return name, TopicAssignment(None if topic_id == "-" else topic_id.encode() * 16, partitions)
+
+
+def _assignment(text: str) -> ReplicaAssignment:
+    rest, _, removing = text.partition("-")
+    replicas, _, adding = rest.partition("+")
+    return ReplicaAssignment(numbers(replicas), numbers(adding), numbers(removing))
 
 
 def _stored(fields: str) -> VersionedLeaderAndIsr:
-    leader, leader_epoch, isr, version = fields.split("/")
-    return VersionedLeaderAndIsr(
-        LeaderIsrAndControllerEpoch(int(leader), int(leader_epoch), numbers(isr), 1), int(version)
-    )
+    leader, leader_epoch, isr, version, *controller_epoch = fields.split("/")
+    epoch = int(controller_epoch[0]) if controller_epoch else 5
+    state = LeaderIsrAndControllerEpoch(int(leader), int(leader_epoch), numbers(isr), epoch)
+    return VersionedLeaderAndIsr(state, int(version))
 
 
-def _format_list(arguments: tuple[int, ...] | list[int]) -> str:
-    return ",".join(map(str, arguments)) or "none"
+def _result(text: str) -> tuple[TopicPartition, ErrorCode]:
+    name, _, error = text.partition("=")
+    return partition(name), ErrorCode(int(error or 0))
 
 
-def _format_states(partition_states: PartitionStateUpdates) -> str:
-    texts = [
-        f"{item}:leader={state.leader},epoch={state.leader_epoch},isr={'+'.join(map(str, state.isr))}"
-        + (",new" if state.is_new else "")
-        + (f",offline={'+'.join(map(str, state.offline_replicas))}" if state.offline_replicas else "")
-        for item, state in partition_states.items()
-    ]
-    return " ".join(texts) or "none"
+def _format_actions(executed: Iterable[Action], controller_epoch: int) -> list[str]:
+    """Return a line per action; equal LeaderAndIsr requests to several brokers are one."""
+    lines = [_format_action(action, controller_epoch) for action in executed]
+    grouped = []
+    for (_, text), items in groupby(lines, key=lambda line: (line[0], line[2])):
+        group = list(items)
+        if group[0][0] in ("leader_and_isr", "stop_replica"):
+            grouped.append(f"{group[0][0]} {','.join(str(item[1]) for item in group)} {text}")
+        else:
+            grouped += [f"{name} {text}".rstrip() for name, _, text in group]
+    return grouped
 
 
-def _format_action(action: Action) -> str:
+def _format_action(action: Action, controller_epoch: int) -> tuple[str, int, str]:
+    """Return the action's name, its broker and the rest."""
     match action:
-        case WritePartitionStates():
-            writes = [
-                f"{item}:leader={write.leader_and_isr.leader},epoch={write.leader_and_isr.leader_epoch},"
-                f"isr={'+'.join(map(str, write.leader_and_isr.isr))},over={write.expected_version}"
-                for item, write in action.writes.items()
+        case actions.WritePartitionStates():
+            return "write", 0, " ".join(f"{p}:{_format_write(w)}" for p, w in action.writes.items())
+        case actions.ReadPartitionStates():
+            return "read", 0, " ".join(map(str, action.partitions))
+        case actions.ReadUncleanElection():
+            return "read_unclean_election", 0, " ".join(action.topics)
+        case actions.SendLeaderAndIsr():
+            states = [f"{p}:{_format_led(s, controller_epoch)}" for p, s in action.partition_states.items()]
+            return "leader_and_isr", action.broker_id, " ".join(states)
+        case actions.SendUpdateMetadata():
+            states = [f"{p}:{_format_state(s)}" for p, s in action.partition_states.items()]
+            to, live = _format_list(action.broker_ids), _format_list(action.brokers)
+            return "update_metadata", 0, f"to={to} brokers={live} {' '.join(states) or 'none'}"
+        case actions.SendStopReplica():
+            stops = [
+                f"{p}:epoch={s.leader_epoch}{',delete' if s.is_delete else ''}"
+                for p, s in action.partitions.items()
             ]
-            return f"write {' '.join(writes)}"
-        case SendLeaderAndIsr():
-            return f"leader_and_isr {action.broker_id} {_format_states(action.partition_states)}"
-        case SendUpdateMetadata():
-            deleted = f" deleted={','.join(sorted(action.deleted_topics))}" if action.deleted_topics else ""
-            broker_ids = _format_list(list(action.broker_ids))
-            brokers = _format_list(list(action.brokers))
-            states = _format_states(action.partition_states)
-            return f"update_metadata to={broker_ids} brokers={brokers} {states}{deleted}"
-        case SendStopReplica():
-            return f"stop_replica {action.broker_id} {' '.join(map(str, action.partitions))}"
-        case RemoveTopic():
-            return f"remove_topic {action.topic}"
+            return "stop_replica", action.broker_id, " ".join(stops)
+        case actions.RemoveTopic():
+            return "remove_topic", 0, action.topic
+        case actions.RemoveDeletionMarks():
+            return "remove_deletion_marks", 0, " ".join(action.topics)
+        case actions.AssignTopicIds():
+            return "assign_topic_ids", 0, " ".join(action.topics)
+        case actions.WriteAssignment():
+            replicas = [_format_list(p.replicas) for _, p in sorted(action.assignment.partitions.items())]
+            return "write_assignment", 0, f"{action.topic}={'/'.join(replicas)}"
+        case actions.RemoveLogDirNotifications():
+            return "remove_log_dir_notifications", 0, " ".join(action.sequence_numbers)
         case _:
             raise NotImplementedError(action)
 
 
+def _format_write(write: PartitionStateWrite) -> str:
+    state = write.leader_and_isr
+    recovering = ",recovering" if state.is_recovering else ""
+    isr = _format_list(state.isr, "+")
+    over = f",over={write.expected_version}" if write.expected_version >= 0 else ""
+    return f"leader={state.leader},epoch={state.leader_epoch},isr={isr}{recovering}{over}"
+
+
+def _format_led(state: PartitionStateUpdate, controller_epoch: int) -> str:
+    text = f"leader={state.leader},epoch={state.leader_epoch},isr={_format_list(state.isr, '+')}"
+    for name, replicas in (("adding", state.adding), ("removing", state.removing)):
+        text += f",{name}={_format_list(replicas, '+')}" if replicas else ""
+    text += ",recovering" if state.is_recovering else ""
+    text += f",controller={state.controller_epoch}" if state.controller_epoch != controller_epoch else ""
+    return text + (",new" if state.is_new else "")
+
+
+def _format_state(state: PartitionStateUpdate) -> str:
+    text = f"leader={state.leader},epoch={state.leader_epoch},isr={_format_list(state.isr, '+')}"
+    return text + (f",offline={_format_list(state.offline_replicas, '+')}" if state.offline_replicas else "")
+
+
+def _format_list(items: Iterable[int], separator: str = ",") -> str:
+    return separator.join(map(str, items)) or "none"
+
+
 def run_script(path: Path) -> None:
-    machine, written = Machine(), []
+    scenario, written = Scenario(), []
     for block in path.read_text().strip().split("\n\n"):
         head, _, expected = block.partition(f"\n{SEPARATOR}")
-        command = [line for line in head.splitlines() if not line.startswith("#")][-1]
-        actual = "\n".join(machine.run(command))
+        *setup, command = [line for line in head.splitlines() if not line.startswith("#")]
+        for line in setup:
+            assert scenario.run(line) == ["nothing"], f"actions after: {line}"
+        actual = "\n".join(scenario.run(command))
         written.append(f"{head}\n{SEPARATOR}\n{actual}")
         if "ODRADEK_REWRITE" not in os.environ:
             assert actual == expected.strip(), f"after: {command}"

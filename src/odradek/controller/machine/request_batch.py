@@ -92,7 +92,8 @@ class RequestBatch:
             if context.is_queued_for_deletion(partition.topic):
                 update = update._replace(leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
             states[partition] = update
-        yield SendUpdateMetadata(broker_ids, context.controller_epoch, dict(context.brokers), states)
+        brokers = dict(sorted(context.brokers.items()))
+        yield SendUpdateMetadata(broker_ids, context.controller_epoch, brokers, states)
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
         if self._context.is_queued_for_deletion(partition.topic):
