@@ -19,6 +19,7 @@ from odradek.cli.records import perf
 from odradek.cli.records.consume import consume
 from odradek.cli.records.produce import produce
 from odradek.cli.target import Bootstrap, Extra, Json, set_global_options
+from odradek.local_cluster import commands as local_cluster
 from odradek.pipelines.commands import pipeline as pipelines
 from odradek.version import VERSION
 
@@ -163,6 +164,7 @@ def serve(
     raise typer.Exit(run(options, dict(os.environ)))
 
 
+app.add_typer(local_cluster.app, name="cluster")
 app.command()(status)
 app.command()(brokers)
 app.command()(controller)

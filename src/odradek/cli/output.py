@@ -27,8 +27,9 @@ def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, empty: s
         _show_plain(listed, columns)
 
 
-def show_line(line: str) -> None:
-    print(line)
+def show_line(line: str, *, flush: bool = False) -> None:
+    """Print a line; ``flush`` for progress of long work, also into a pipe."""
+    print(line, flush=flush)
 
 
 def show_json(value: object) -> None:

@@ -121,7 +121,7 @@ class LocalZooKeeper:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _answers(self.port, self._data):
+        while not is_serving(self.port, self._data):
             if self._process.poll() is not None:
                 raise ServerFailed(self._failure("ended at its start"))
             if time.monotonic() > deadline:
@@ -198,7 +198,7 @@ def free_port() -> int:
     raise ServerFailed(f"no free port between {_PORTS.start} and {_PORTS.stop - 1} on {HOST}")
 
 
-def _answers(port: int, data: Path) -> bool:
+def is_serving(port: int, data: Path) -> bool:
     """Return whether the server of this data, and not another one, accepts requests on a port."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:

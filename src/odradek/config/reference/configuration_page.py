@@ -50,6 +50,16 @@ override it; a configuration file replaces it.
 |---|---|---|---|
 """
 
+_LOCAL_CLUSTER = """
+## Local clusters
+
+Brokers of `odradek cluster` have this profile. `--set` overrides it; variables do not apply. `broker.id`,
+`broker.rack`, `listeners`, `log.dirs` and `zookeeper.connect` are set for each broker.
+
+| setting | 1 broker | 2 brokers | 3 or more | Kafka's default | reason |
+|---|---|---|---|---|---|
+"""
+
 _ANONYMOUS_ACCESS = """
 A listener that other machines can reach without authentication must be allowed explicitly: without
 `odradek.allow.anonymous=true` the broker does not start.
@@ -102,6 +112,11 @@ def _parts() -> Iterator[str]:
     for setting, value, reason in profiles.SERVE:
         yield f"| `{setting.name}` | `{value}` | {default_cell(setting)} | {reason} |\n"
     yield _ANONYMOUS_ACCESS
+    yield _LOCAL_CLUSTER
+    for entries in zip(*map(profiles.local_cluster, (1, 2, 3)), strict=True):
+        cells = " | ".join(f"`{entry.value}`" for entry in entries)
+        setting, _, reason = entries[0]
+        yield f"| `{setting.name}` | {cells} | {default_cell(setting)} | {reason} |\n"
     yield _LOGGING
     yield "\n## Odradek's settings\n\n" + _table(ODRADEK_SETTINGS)
     for heading, settings in broker.AREAS.items():
