@@ -9,7 +9,7 @@ paused, cut off, lose their store session, or get a step of their wall clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from odradek.broker.broker import Broker
@@ -154,8 +154,14 @@ class SimulatedCluster:
     """Brokers, their controller, network and store. Created on a running virtual loop."""
 
     def __init__(
-        self, seed: int, brokers: int = 3, settings: Mapping[str, str] | None = None, delay_max_ms: int = 20
+        self,
+        seed: int,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        delay_max_ms: int = 20,
+        racks: Sequence[str] = (),
     ) -> None:
+        """``racks`` has the rack of each broker, by its id."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop), "a simulation runs on virtual time"
         self.entropy = SeededEntropy(seed)
@@ -168,7 +174,12 @@ class SimulatedCluster:
             SeededEntropy(self.entropy.below(1 << 30)),
         )
         self.brokers = {
-            broker_id: SimulatedBroker(self, broker_id, settings or {}) for broker_id in range(brokers)
+            broker_id: SimulatedBroker(
+                self,
+                broker_id,
+                {**(settings or {}), **({"broker.rack": racks[broker_id]} if racks else {})},
+            )
+            for broker_id in range(brokers)
         }
         self.checker = InvariantChecker(self._incarnations, self._stored_isr)
         self.on_violation: Callable[[Violation], None] = _raise

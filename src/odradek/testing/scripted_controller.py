@@ -44,6 +44,10 @@ from odradek.testing.controller_channel import (
 from odradek.testing.controller_state import ControllerState, PartitionState
 from odradek.testing.network import MemoryHost
 from odradek.testing.request_server import RequestServer
+from odradek.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -81,6 +85,8 @@ PORT: Final = 9092
 LISTENER: Final = "PLAINTEXT"
 CONTROLLED_SHUTDOWN: Final = 7
 ALTER_PARTITION: Final = 56
+ALLOCATE_PRODUCER_IDS: Final = 67
+PRODUCER_ID_BLOCK: Final = 1000
 
 
 class ScriptedController:
@@ -93,10 +99,12 @@ class ScriptedController:
         self._delay_max_ms = delay_max_ms
         self._changes: asyncio.Queue[Callable[[], Any]] = asyncio.Queue()
         self._channels: dict[int, ControllerChannel] = {}
+        self._next_producer_id = 0
         self._server = RequestServer(
             {
                 ALTER_PARTITION: (range(4), self._alter_partition),
                 CONTROLLED_SHUTDOWN: (range(4), self._controlled_shutdown),
+                ALLOCATE_PRODUCER_IDS: (range(1), self._allocate_producer_ids),
             }
         )
         self._task: asyncio.Task[None] | None = None
@@ -235,6 +243,12 @@ class ScriptedController:
         state = self.state.states[partition]
         if leader in state.isr and leader != state.leader and self.state.can_lead(partition, leader):
             await self._write({partition: self.state.next_state(state, leader, state.isr)})
+
+    async def elect_uncleanly(self, partition: TopicPartition, leader: int) -> None:
+        """Elect a live replica although it is not in the ISR, which loses records; call through ``run``."""
+        state = self.state.states[partition]
+        assert self.state.can_lead(partition, leader), f"broker {leader} cannot lead {partition}"
+        await self._write({partition: self.state.next_state(state, leader, (leader,))})
 
     async def fail_over(self) -> None:
         """Become the next controller: drop what is queued, send the whole state under the next epoch."""
@@ -476,6 +490,16 @@ class ScriptedController:
             RemainingPartition(*p) for p, state in self.state.states.items() if state.leader == broker_id
         ]
         return ControlledShutdownResponse(ErrorCode.NONE, remaining)
+
+    async def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, version: int
+    ) -> AllocateProducerIdsResponse:
+        broker = self.state.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        first = self._next_producer_id
+        self._next_producer_id += PRODUCER_ID_BLOCK
+        return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK)
 
     def _send_stop_replica(
         self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool = False
