@@ -22,6 +22,7 @@ succeed later. Subclasses exist for failures that an application may handle diff
     ├── SerializationFailed      a serializer or deserializer raised
     ├── NoOffset                 no position, and auto.offset.reset is none
     │   └── OffsetOutOfRange
+    │       └── LogTruncation    the log was truncated below the position
     ├── RecordCorrupt            fetched bytes are not valid records
     ├── TransactionAborted       the transaction of these records was aborted
     ├── InvalidState             the call is not allowed in the current state
@@ -36,6 +37,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
 
 # Number of failures in the message of ``PartialFailure``; ``errors`` has all.
 _MESSAGES_MAX: Final = 10
@@ -131,6 +133,18 @@ class NoOffset(ClientError):
 
 class OffsetOutOfRange(NoOffset):
     """Raised when a position is out of range and ``auto.offset.reset`` is none."""
+
+
+class LogTruncation(OffsetOutOfRange):
+    """Raised when a log was truncated below a position and ``auto.offset.reset`` is none.
+
+    ``divergent_offsets`` has, by partition, the first offset whose record may have changed, to ``seek`` to. A
+    partition is missing there if its leader does not know the epoch of the last record.
+    """
+
+    def __init__(self, message: str, divergent_offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        super().__init__(message)
+        self.divergent_offsets = dict(divergent_offsets or {})
 
 
 class RecordCorrupt(ClientError):

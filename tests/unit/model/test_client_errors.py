@@ -1,13 +1,17 @@
-"""Partial failures of calls on several items."""
+"""Exceptions that carry more than a message."""
 
 from __future__ import annotations
 
+import pickle
+
 from odradek.model.client_errors import (
     ConnectionFailed,
+    LogTruncation,
     PartialFailure,
     RequestRefused,
 )
 from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
 
 
 def request_refused(code: ErrorCode, what: str) -> RequestRefused:
@@ -39,3 +43,9 @@ def test_many_failures_are_summarised() -> None:
     assert "and 990 more" in str(error)
     assert len(str(error)) < 1000
     assert error.retriable
+
+
+def test_divergent_offsets_survive_the_way_to_another_process() -> None:
+    error = pickle.loads(pickle.dumps(LogTruncation("truncated", {TopicPartition("a", 0): 7})))
+    assert error.divergent_offsets == {TopicPartition("a", 0): 7}
+    assert str(error) == "truncated"

@@ -31,9 +31,11 @@ class ReturnedRecords(CompletedFetch):
     __slots__ = ("_epoch",)
     is_deserialized = True
 
-    def __init__(self, partition: TopicPartition, records: list[AnyRecord], end_offset: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, records: list[AnyRecord], end_offset: int, current_leader_epoch: int
+    ) -> None:
         empty_reader = RecordReader(b"", *partition, end_offset)
-        super().__init__(partition, empty_reader, 0, end_offset)
+        super().__init__(partition, empty_reader, 0, end_offset, current_leader_epoch)
         self.put_back(records)
         self._epoch = records[0].leader_epoch
 
@@ -113,7 +115,7 @@ class IterationBuffer:
             return  # the position was changed meanwhile
         first = records[0]
         # The records before the position: a fetch planned in between sees where they end.
-        self._buffer.put_back(ReturnedRecords(partition, records, current.offset))
+        self._buffer.put_back(ReturnedRecords(partition, records, current.offset, current.leader_epoch))
         epoch = first.leader_epoch if consumed_epoch is None else consumed_epoch
         state.advance(FetchPosition(first.offset, epoch, current.leader_id, current.leader_epoch))
 

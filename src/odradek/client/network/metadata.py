@@ -49,6 +49,15 @@ class ClusterMetadata(NamedTuple):
         info = topic.partitions[partition[1]]
         return info.leader, info.leader_epoch
 
+    def is_offline(self, partition: TopicPartition, broker_id: int) -> bool:
+        """Return whether a broker's replica of a partition is offline: its log directory has failed."""
+        topic = self.topics.get(partition[0])
+        return (
+            topic is not None
+            and 0 <= partition[1] < len(topic.partitions)
+            and broker_id in topic.partitions[partition[1]].offline
+        )
+
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return all partitions of a topic, in order; none if it is unknown."""
         metadata = self.topics.get(topic)

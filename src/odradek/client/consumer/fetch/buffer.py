@@ -10,7 +10,8 @@ application's thread, so that records need not pass from thread to thread. Why t
   nothing is read from those.
 
 A completed fetch is read from the position of its partition. After a seek, a reset or a revocation its offset
-does not match any more, and it is dropped.
+does not match any more, and it is dropped. So is one from an earlier leader epoch: after an unclean election
+its records may not be in the log any more, and reading them would skip those that are.
 """
 
 from __future__ import annotations
@@ -40,17 +41,24 @@ ReadFetch = Callable[["CompletedFetch", int], int | None]
 class CompletedFetch:
     """Records of one partition from one Fetch response."""
 
-    __slots__ = ("_returned", "end_offset", "partition", "reader", "size_bytes")
+    __slots__ = ("_returned", "current_leader_epoch", "end_offset", "partition", "reader", "size_bytes")
     is_deserialized: ClassVar[bool] = False
 
     def __init__(
-        self, partition: TopicPartition, reader: RecordReader, size_bytes: int, end_offset: int | None
+        self,
+        partition: TopicPartition,
+        reader: RecordReader,
+        size_bytes: int,
+        end_offset: int | None,
+        current_leader_epoch: int,
     ) -> None:
         self.partition = partition
         self.reader = reader
         self.size_bytes = size_bytes
         self.end_offset = end_offset
         """Offset of the next fetch; None if only known after reading all records."""
+        self.current_leader_epoch = current_leader_epoch
+        """Leader epoch of the partition in the request."""
         self._returned: list[AnyRecord] = []
 
     @property
@@ -139,21 +147,21 @@ class FetchBuffer:
         return any(
             (state := assigned.get(fetch.partition)) is not None
             and state.is_fetchable
-            and state.position is not None
-            and state.position.offset == fetch.next_offset
+            and _is_at(state.position, fetch)
             for fetch in list(self._fetches)
         )
 
     def drop_stale(self) -> None:
         """Drop completed fetches that do not match a position, so that their partitions are fetched again."""
-        expected: dict[TopicPartition, int | None] = {}
+        expected: dict[TopicPartition, tuple[int | None, int]] = {}
         for partition, state in self._subscription.assigned.items():
-            is_read = state.has_valid_position and not state.pending_revocation
-            expected[partition] = state.position.offset if is_read and state.position is not None else None
+            position = state.position
+            if position is not None and state.has_valid_position and not state.pending_revocation:
+                expected[partition] = position.offset, position.leader_epoch
         for _ in range(len(self._fetches)):
             fetch = self._fetches.popleft()
-            if expected.get(fetch.partition) == fetch.next_offset:
-                expected[fetch.partition] = fetch.end_offset
+            if expected.get(fetch.partition) == (fetch.next_offset, fetch.current_leader_epoch):
+                expected[fetch.partition] = fetch.end_offset, fetch.current_leader_epoch
                 self._fetches.append(fetch)
 
     def take(self, records_max: int) -> list[AnyRecord]:
@@ -279,10 +287,13 @@ class FetchBuffer:
 
 
 def _matches(state: TopicPartitionState, fetch: CompletedFetch) -> bool:
-    position = state.position
+    return state.has_valid_position and not state.pending_revocation and _is_at(state.position, fetch)
+
+
+def _is_at(position: FetchPosition | None, fetch: CompletedFetch) -> bool:
+    """Return True if a completed fetch continues at a position, in its leader epoch."""
     return (
-        state.has_valid_position
-        and not state.pending_revocation
-        and position is not None
+        position is not None
         and position.offset == fetch.next_offset
+        and position.leader_epoch == fetch.current_leader_epoch
     )

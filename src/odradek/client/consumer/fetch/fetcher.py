@@ -182,6 +182,7 @@ class Fetcher:
             try:
                 await self._network.wait_until_ready(node_id, self._request_timeout_ms)
             except (ConnectionFailed, TimedOut):
+                self._leave_read_replica(node_id)
                 self._network.request_update()
             except ClientError as error:
                 self._fail(error)
@@ -241,15 +242,19 @@ class Fetcher:
 
     def _on_failure(self, node_id: int, failure: BaseException) -> None:
         self._sessions[node_id].handle_error()
-        for partition, state in self._subscription.assigned.items():
-            if state.preferred_replica == node_id:
-                state.preferred_replica = NO_LEADER
-                self._backoff_until_ms.pop(partition, None)
+        self._leave_read_replica(node_id)
         if isinstance(failure, AuthenticationFailed | UnsupportedVersion):
             self._fail(failure)
             return
         self._network.request_update()
         self.send()
+
+    def _leave_read_replica(self, node_id: int) -> None:
+        """Fetch from the leaders next: this preferred read replica cannot be reached."""
+        for partition, state in self._subscription.assigned.items():
+            if state.preferred_replica == node_id:
+                state.preferred_replica = NO_LEADER
+                self._backoff_until_ms.pop(partition, None)
 
     def _handle_partitions(
         self,
@@ -274,12 +279,14 @@ class Fetcher:
             if data.preferred_read_replica >= 0:
                 state.prefer(data.preferred_read_replica, now_ms + self._preferred_replica_ms)
             if data.records:
-                completed = self._completed_fetch(partition, fetch.offset, data)
+                completed = self._completed_fetch(partition, fetch, data)
                 if completed.end_offset is not None and completed.end_offset > fetch.offset:
                     state.offset_bytes = completed.size_bytes / (completed.end_offset - fetch.offset)
                 self._buffer.add(completed)
 
-    def _completed_fetch(self, partition: TopicPartition, offset: int, data: PartitionData) -> CompletedFetch:
+    def _completed_fetch(
+        self, partition: TopicPartition, fetch: PartitionFetch, data: PartitionData
+    ) -> CompletedFetch:
         aborted = None
         if self._config.read_committed:
             aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
@@ -288,11 +295,11 @@ class Fetcher:
             records,
             partition.topic,
             partition.partition,
-            offset,
+            fetch.offset,
             aborted=aborted,
             check_crcs=self._check_crcs,
         )
-        return CompletedFetch(partition, reader, len(records), reader.end_offset())
+        return CompletedFetch(partition, reader, len(records), reader.end_offset(), fetch.leader_epoch)
 
     # Errors.
 
@@ -308,9 +315,7 @@ class Fetcher:
         """Handle a partition error, or defer it to ``handle_errors``."""
         action = fetch_error_action(error)
         state = self._subscription.assigned.get(partition)
-        was_preferred = state is not None and state.preferred_replica == node_id
-        is_lagging_replica = was_preferred and error is ErrorCode.OFFSET_OUT_OF_RANGE
-        if action is FetchErrorAction.DEFER and not is_lagging_replica:
+        if action is FetchErrorAction.DEFER and not self._is_lagging_follower(node_id, partition, error):
             broker = self._network.broker_name(node_id)
             self._deferred_errors[partition] = FetchError(error, fetch.offset, broker)
             return
@@ -323,6 +328,14 @@ class Fetcher:
             if leader is not None and leader.leader_id >= 0 and leader.leader_epoch >= 0:
                 self._network.update_leader(partition, leader.leader_id, leader.leader_epoch, endpoints)
             self._network.request_update()
+
+    def _is_lagging_follower(self, node_id: int, partition: TopicPartition, error: ErrorCode) -> bool:
+        """Return True if the offset is out of range at another broker than the leader.
+
+        Only the leader decides on the range, also if the follower is not the preferred read replica any more.
+        """
+        leader, _ = self._network.metadata.leader(partition)
+        return error is ErrorCode.OFFSET_OUT_OF_RANGE and node_id != leader
 
     def handle_errors(self) -> None:
         """Handle deferred errors: reset positions by policy, or raise."""

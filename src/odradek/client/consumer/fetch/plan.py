@@ -76,7 +76,7 @@ def plan_fetches(
         position = state.position
         if position is None or not state.is_fetchable or partition in backing_off:
             continue
-        node_id = _read_replica(state, metadata, now_ms)
+        node_id = _read_replica(partition, state, metadata, now_ms)
         if node_id == NO_LEADER:
             needs_metadata = True
         elif node_id not in nodes_in_flight:
@@ -104,11 +104,13 @@ def _bytes_to_stop(state: TopicPartitionState, offset: int) -> int:
     return min(max(int(estimate), STOP_BYTES_MIN), INT32_MAX)
 
 
-def _read_replica(state: TopicPartitionState, metadata: ClusterMetadata, now_ms: int) -> int:
-    """Return the broker to read from: the preferred read replica if alive, else the leader."""
+def _read_replica(
+    partition: TopicPartition, state: TopicPartitionState, metadata: ClusterMetadata, now_ms: int
+) -> int:
+    """Return the broker to read from: the preferred read replica if online, else the leader."""
     preferred = state.preferred(now_ms)
     if preferred != NO_LEADER:
-        if preferred in metadata.nodes:
+        if preferred in metadata.nodes and not metadata.is_offline(partition, preferred):
             return preferred
         state.preferred_replica = NO_LEADER
     leader = NO_LEADER if state.position is None else state.position.leader_id

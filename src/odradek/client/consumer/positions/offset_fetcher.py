@@ -101,9 +101,17 @@ class OffsetFetcher:
             self._start(self._reset(node_id, resets), partitions)
 
     def validate_positions(self) -> None:
-        """Send OffsetForLeaderEpoch for partitions that await validation."""
+        """Send OffsetForLeaderEpoch for partitions that await validation.
+
+        A leader in an older epoch than the record's has been replaced: it would not know that epoch, and the
+        log would seem to be truncated.
+        """
         due = self._subscription.needing_validation(self._clock.monotonic_ms())
-        for node_id, partitions in self._by_leader(due).items():
+        stale = [partition for partition in due if self._subscription.of(partition).has_stale_leader]
+        if stale:
+            self._back_off(stale)
+        current = [partition for partition in due if partition not in stale]
+        for node_id, partitions in self._by_leader(current).items():
             positions = {}
             for partition in partitions:
                 position = self._subscription.of(partition).position

@@ -9,7 +9,7 @@ from odradek.client.consumer.positions.partition_state import FetchPosition, Tru
 from odradek.client.errors import broker_error
 from odradek.client.network.metadata import ClusterMetadata
 from odradek.client.values import OffsetAndTimestamp
-from odradek.model.client_errors import AuthorizationFailed, ClientError, OffsetOutOfRange
+from odradek.model.client_errors import AuthorizationFailed, ClientError, LogTruncation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, UNKNOWN_OFFSET, TopicPartition
 from odradek.wire.messages.list_offsets import (
@@ -142,7 +142,7 @@ def _handle_error(
     return results
 
 
-def truncation_error(truncations: Mapping[TopicPartition, Truncation]) -> OffsetOutOfRange:
+def truncation_error(truncations: Mapping[TopicPartition, Truncation]) -> LogTruncation:
     """Return the error for logs truncated below positions without a reset policy."""
     details = "; ".join(
         f"{partition} was read to offset {truncation.position.offset}"
@@ -154,4 +154,9 @@ def truncation_error(truncations: Mapping[TopicPartition, Truncation]) -> Offset
         )
         for partition, truncation in sorted(truncations.items())
     )
-    return OffsetOutOfRange(f"log truncation detected (auto.offset.reset=none): {details}")
+    divergent_offsets = {
+        partition: truncation.end_offset
+        for partition, truncation in truncations.items()
+        if truncation.end_offset != UNKNOWN_OFFSET
+    }
+    return LogTruncation(f"log truncation detected (auto.offset.reset=none): {details}", divergent_offsets)

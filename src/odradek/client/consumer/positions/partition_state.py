@@ -127,6 +127,11 @@ class TopicPartitionState:
     def has_valid_position(self) -> bool:
         return self.state is _S.FETCHING
 
+    @property
+    def has_stale_leader(self) -> bool:
+        """True if a record was consumed from a newer leader than the known one."""
+        return self.position is not None and self.position.offset_epoch > self.position.leader_epoch
+
     def _transition(self, state: FetchState, position: FetchPosition | None = None) -> bool:
         if self.state not in VALID_PREVIOUS_STATES[state]:
             return False

@@ -56,10 +56,11 @@ def plan_of(
     backing_off: frozenset[TopicPartition] = frozenset(),
     buffered: dict[TopicPartition, int | None] | None = None,
     now_ms: int = 0,
+    metadata: ClusterMetadata = METADATA,
 ) -> FetchPlan:
     return plan_fetches(
         state.assigned,
-        METADATA,
+        metadata,
         1000,
         now_ms,
         nodes_in_flight=nodes_in_flight,
@@ -111,6 +112,16 @@ def test_preferred_replica_is_used_while_alive() -> None:
     assert list(plan_of(state, now_ms=51).by_node) == [1]
     state.of(A0).prefer(9, until_ms=50)
     assert list(plan_of(state).by_node) == [1]
+
+
+def test_preferred_replica_in_a_failed_log_directory_is_not_used() -> None:
+    infos = [PartitionInfo("a", number, 1, (1, 2), (1,), (2,) if number == 0 else (), 4) for number in (0, 1)]
+    metadata = METADATA._replace(topics=MappingProxyType({"a": topic_metadata("a", A_ID, infos)}))
+    state = assigned_to(a0=1, a1=1)
+    for partition in (A0, A1):
+        state.of(partition).prefer(2, until_ms=50)
+    plan = plan_of(state, metadata=metadata)
+    assert {node: list(fetch.partitions) for node, fetch in plan.by_node.items()} == {1: [A0], 2: [A1]}
 
 
 def test_request_versions_with_sessions() -> None:

@@ -16,7 +16,13 @@ from odradek.client.consumer.positions.subscription_state import SubscriptionSta
 from odradek.client.options.parsing import read_options
 from odradek.client.values import OffsetAndTimestamp
 from odradek.config.client import CONSUMER
-from odradek.model.client_errors import AuthorizationFailed, ConnectionFailed, OffsetOutOfRange, TimedOut
+from odradek.model.client_errors import (
+    AuthorizationFailed,
+    ConnectionFailed,
+    LogTruncation,
+    OffsetOutOfRange,
+    TimedOut,
+)
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.testing.clock import VirtualClock, run_virtually
@@ -193,8 +199,23 @@ def test_truncation_resets_position_or_raises() -> None:
         to.set_result(epoch_end(3, 6))
         await fixture.run_pending()
         message = r"t-0 was read to offset 10 \(epoch 3\).* at offset 6 \(epoch 3\)"
-        with pytest.raises(OffsetOutOfRange, match=message):
+        with pytest.raises(LogTruncation, match=message) as truncation:
             fixture.offsets.raise_failure()
+        assert isinstance(truncation.value, OffsetOutOfRange)
+        assert truncation.value.divergent_offsets == {T0: 6}
+        assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION
+
+    play(scenario)
+
+
+def test_leader_in_an_older_epoch_than_the_position_validates_nothing() -> None:
+    async def scenario() -> None:
+        fixture = OffsetFetcherFixture(T0)
+        fixture.subscription.of(T0).seek_unvalidated(FetchPosition(10, 6, 1, 5))
+        assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION
+        fixture.offsets.validate_positions()
+        await fixture.run_pending()
+        assert (fixture.cluster.sent, fixture.cluster.refreshes) == ([], 1)
         assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION
 
     play(scenario)
