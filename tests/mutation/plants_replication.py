@@ -26,9 +26,9 @@ REPLICATION_PLANTS: list[Plant] = [
     ),
     Plant(
         "the latest offset waits for the start of the epoch",
-        f"{REPLICATION}/partition.py",
-        "            and leader.leader_epoch_start_offset > high_watermark\n",
-        "            and leader.leader_epoch_start_offset > high_watermark + (1 << 62)\n",
+        f"{REPLICATION}/leader.py",
+        "        if self.leader_epoch_start_offset > high_watermark:\n",
+        "        if self.leader_epoch_start_offset > high_watermark + (1 << 62):\n",
         (
             f"{UNIT}/test_role_changes.py::test_latest_offset_is_not_available_until_the_epoch_start_is_committed",
             "unit/broker/handlers/test_follower_fetch.py::test_latest_offset_waits_for_the_new_epoch",
@@ -167,7 +167,7 @@ REPLICATION_PLANTS: list[Plant] = [
     Plant(
         "only assigned followers fetch",
         f"{REPLICATION}/partition.py",
-        "            self._require_follower(replica_id, request.current_leader_epoch)\n",
+        "            self.leader_state.require_follower(replica_id, request.current_leader_epoch)\n",
         "",
         ("unit/broker/handlers/test_follower_fetch.py::test_only_followers_of_this_epoch_are_served",),
     ),

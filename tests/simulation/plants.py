@@ -75,9 +75,9 @@ PLANTS: Final = [
     ),
     SimulationPlant(
         "serve fetches of another leader epoch",
-        f"{REPLICATION}/partition.py",
-        "        if current_leader_epoch == NO_LEADER_EPOCH:\n            return\n        if current_leader_epoch < self.leader_epoch:\n",
-        "        return\n        if current_leader_epoch < self.leader_epoch:\n",
+        f"{REPLICATION}/leader_epochs.py",
+        "    if current_leader_epoch == NO_LEADER_EPOCH:\n        return\n    if current_leader_epoch < leader_epoch:\n",
+        "    return\n    if current_leader_epoch < leader_epoch:\n",
     ),
     SimulationPlant(
         "keep follower offsets of an earlier leadership",
@@ -129,9 +129,9 @@ PLANTS: Final = [
     ),
     SimulationPlant(
         "a diverging fetch counts as progress",
-        f"{REPLICATION}/partition.py",
-        "        if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:\n            return epoch, end_offset\n        return None\n",
-        "        return None\n",
+        f"{REPLICATION}/leader_epochs.py",
+        "    if epoch < last_fetched_epoch or end_offset < fetch_offset:\n        return epoch, end_offset\n    return None\n",
+        "    return None\n",
     ),
     SimulationPlant(
         "commit with fewer replicas than min.insync.replicas",

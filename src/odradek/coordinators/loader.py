@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.coordinators.effects import CoordinatorRecord
+from odradek.log.segments import page_in
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID
 from odradek.ports.files import FileSlice
@@ -43,15 +44,43 @@ class LogChunk(NamedTuple):
     faults: list[str]
 
 
+class CommittedBatches(NamedTuple):
+    """Batches from an offset on, and the offset at which the next segment, or the end, begins."""
+
+    data: FileSlice
+    offset: int
+    next_segment_offset: int
+
+
 async def read_chunk(partition: Partition, offset: int, end_offset: int, bytes_max: int) -> LogChunk:
     """Read whole batches from ``offset`` up to ``end_offset``; the first batch whatever its size.
 
     Raises OSError, StorageError or BrokerError if the log cannot be read at the moment.
     """
-    batches = await partition.read_committed(offset, end_offset, bytes_max)
+    batches = await _read_batches(partition, offset, end_offset, bytes_max)
     if batches is None:
         return LogChunk([], end_offset, [])  # everything in between was deleted or compacted away
     return await partition.offload_read(partial(_decode, *batches))
+
+
+async def _read_batches(
+    partition: Partition, offset: int, end_offset: int, bytes_max: int
+) -> CommittedBatches | None:
+    """Return whole batches from ``offset`` up to ``end_offset``; the first one whatever its size."""
+    log = partition.log
+    offset = max(offset, log.log_start_offset)
+    if offset >= end_offset:
+        return None
+    fetched = await page_in.read(
+        log.segments,
+        offset,
+        lambda may_block: log.read(offset, bytes_max, end_offset, may_block=may_block),
+    )
+    segment, data = fetched.segment, fetched.data
+    if segment is None or not isinstance(data, FileSlice):
+        return None
+    later_offsets = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
+    return CommittedBatches(data, offset, min([*later_offsets, end_offset]))
 
 
 def _decode(data: FileSlice, offset: int, next_segment_offset: int) -> LogChunk:

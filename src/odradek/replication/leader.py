@@ -21,7 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 from odradek.replication.acks import effective_min_isr
 
@@ -175,6 +175,16 @@ class Leader:
         """Return the remote replica on a broker; None if the broker is not an assigned follower."""
         return self._replicas.get(broker_id)
 
+    def require_follower(self, broker_id: int, current_leader_epoch: int) -> None:
+        """Reject a fetch of a broker that is not an assigned follower."""
+        if broker_id not in self._replicas:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if current_leader_epoch == NO_LEADER_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker_id} is not a follower",
+            )
+
     def update_assignment_and_isr(
         self, replicas: Isr, isr: Isr, leader_epoch: int, partition_epoch: int, log_end_offset: int
     ) -> None:
@@ -243,6 +253,17 @@ class Leader:
             if replica.log_start_offset < lowest and self._is_broker_alive(broker_id):
                 lowest = replica.log_start_offset
         return lowest
+
+    def check_offsets_available(self, high_watermark: int) -> None:
+        """Raise OFFSET_NOT_AVAILABLE until the high watermark has reached the start of this leader's epoch.
+
+        Until then the end offset could be smaller than one that an earlier leader has returned.
+        """
+        if self.leader_epoch_start_offset > high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"high watermark must be >= {self.leader_epoch_start_offset}, got {high_watermark}",
+            )
 
     def readable_replicas(self, offset: int) -> list[tuple[int, Replica]]:
         """Return the followers in the ISR whose logs contain the offset, or end at it (KIP-392)."""

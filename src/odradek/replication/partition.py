@@ -11,25 +11,23 @@ cannot write. Changes of role do not await: no request sees one in progress.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from odradek.log.log import Log, LogAppendInfo
 from odradek.log.log_config import LogConfig
 from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments import page_in
-from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
-from odradek.log.segments.log_segments import LogSegments
+from odradek.log.segments.log_segment import WouldBlock
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import (
     NO_LEADER,
     NO_LEADER_EPOCH,
-    UNKNOWN_OFFSET,
     ZERO_TOPIC_ID,
     TopicId,
     TopicPartition,
 )
 from odradek.model.protocol_enums import ACKS_ALL, IsolationLevel
-from odradek.ports.files import Buffer, FileSlice
+from odradek.ports.files import Buffer
 from odradek.records.append_rules import EVENT_LOOP_LIMITS, AppendOrigin
 from odradek.records.control_records import EndTransactionMarker
 from odradek.records.validation import ValidatedRecords
@@ -37,6 +35,7 @@ from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData
 from odradek.replication.follower import Follower
 from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult, Leader
+from odradek.replication.leader_epochs import check_leader_epoch, find_diverging_epoch
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 T = TypeVar("T")
@@ -45,45 +44,6 @@ CONSUMER_REPLICA_ID: Final = -1
 """Replica id in the fetch requests of consumers."""
 DEBUGGING_CONSUMER_ID: Final = -2
 """Replica id of debugging tools: they may read a follower, up to its log end offset."""
-
-# Special timestamps of ListOffsets.
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL_TIMESTAMP: Final = -4
-LATEST_TIERED_TIMESTAMP: Final = -5
-
-HIGH_WATERMARK: Final = -1
-"""Offset in DeleteRecords that stands for the high watermark."""
-
-
-def requires_timestamp_search(timestamp: int) -> bool:
-    """Return whether ListOffsets has to search the log for this timestamp."""
-    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
-
-
-class TimestampAndOffset(NamedTuple):
-    timestamp: int = -1
-    offset: int = UNKNOWN_OFFSET
-    leader_epoch: int = NO_LEADER_EPOCH
-
-
-NOT_FOUND: Final = TimestampAndOffset()
-
-
-class DeletedRecords(NamedTuple):
-    """Result of DeleteRecords on the leader: complete once the low watermark reaches the offset."""
-
-    requested_offset: int
-    low_watermark: int
-
-
-class CommittedBatches(NamedTuple):
-    """Batches from an offset on, and the offset at which the next segment, or the end, begins."""
-
-    data: FileSlice
-    offset: int
-    next_segment_offset: int
 
 
 class Partition:
@@ -332,9 +292,8 @@ class Partition:
 
     def append_validated(self, validated: ValidatedRecords, acks: int, now_ms: int) -> LogAppendInfo:
         """Append records that are already validated; otherwise like ``append``."""
-        self._check_before_append(acks)
         log, epoch = self.log, self.leader_epoch
-        return self._append_checked(lambda: log.append_validated(validated, epoch, now_ms))
+        return self._append_checked(acks, lambda: log.append_validated(validated, epoch, now_ms))
 
     def append_end_marker(
         self, marker: EndTransactionMarker, producer_id: int, producer_epoch: int, now_ms: int
@@ -344,22 +303,19 @@ class Partition:
         As after any append, the caller completes delayed fetches: the last stable offset may have moved.
         """
         log, epoch = self.log, self.leader_epoch
-        return self._append_acks_all(
-            lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms)
+        return self._append_checked(
+            ACKS_ALL, lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms)
         )
 
     def append_as_coordinator(self, batch: bytearray, now_ms: int) -> LogAppendInfo:
         """Append a batch of a coordinator on this broker, with acks=all. For flushes see ``append``."""
         log, epoch = self.log, self.leader_epoch
-        return self._append_acks_all(
-            lambda: log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.COORDINATOR)
+        return self._append_checked(
+            ACKS_ALL, lambda: log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         )
 
-    def _append_acks_all(self, append: Callable[[], LogAppendInfo]) -> LogAppendInfo:
-        self._check_before_append(ACKS_ALL)
-        return self._append_checked(append)
-
-    def _append_checked(self, append: Callable[[], LogAppendInfo]) -> LogAppendInfo:
+    def _append_checked(self, acks: int, append: Callable[[], LogAppendInfo]) -> LogAppendInfo:
+        self._check_before_append(acks)
         try:
             appended = append()
         except StorageError as error:
@@ -399,20 +355,6 @@ class Partition:
             self.min_isr,
         )
 
-    def delete_records_on_leader(self, offset: int) -> DeletedRecords:
-        """Advance the log start offset. Followers learn of it from their next fetch response."""
-        self._require_leader(NO_LEADER_EPOCH)
-        if "delete" not in self.log.config.cleanup_policy:
-            raise BrokerError(
-                ErrorCode.POLICY_VIOLATION, "DeleteRecords requires a cleanup.policy that includes delete"
-            )
-        if offset == HIGH_WATERMARK:
-            offset = self.log.high_watermark
-        if offset < 0:
-            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset must be >= 0, got {offset}")
-        self.log.advance_log_start_offset(offset)
-        return DeletedRecords(offset, self.low_watermark())
-
     # Reading.
 
     def read(
@@ -431,7 +373,7 @@ class Partition:
         waiting for the disk unless ``may_block``; ``page_in`` resolves it.
         """
         if request.current_leader_epoch != self.leader_epoch:
-            self._check_epoch(request.current_leader_epoch)
+            check_leader_epoch(request.current_leader_epoch, self.leader_epoch)
         if not self.is_leader and (only_leader or self.follower_state is None):
             raise BrokerError(self._not_leader_error())
         log = self.log
@@ -440,10 +382,11 @@ class Partition:
         is_committed = isolation == IsolationLevel.READ_COMMITTED and replica_id < 0
         end_offset = stable if is_committed else high_watermark
         if replica_id >= 0:
-            self._require_follower(replica_id, request.current_leader_epoch)
+            assert self.leader_state is not None, "followers fetch from the leader only"
+            self.leader_state.require_follower(replica_id, request.current_leader_epoch)
             end_offset = log.log_end_offset
         if request.last_fetched_epoch >= 0:
-            diverging = self._diverging_epoch(request)
+            diverging = find_diverging_epoch(log, request.last_fetched_epoch, request.fetch_offset)
             if diverging is not None:
                 result = FetchPartitionData(
                     request, ErrorCode.NONE, high_watermark, stable, log.log_start_offset
@@ -469,32 +412,11 @@ class Partition:
 
     def read_offsets(self, request: FetchPartition) -> FetchPartitionData:
         """Return a result without records, for a consumer that is sent to another replica."""
-        self._check_epoch(request.current_leader_epoch)
+        check_leader_epoch(request.current_leader_epoch, self.leader_epoch)
         log = self.log
         return FetchPartitionData(
             request, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
-
-    async def read_committed(self, offset: int, end_offset: int, bytes_max: int) -> CommittedBatches | None:
-        """Read whole batches of a partition that this broker leads, for a coordinator that loads it.
-
-        From ``offset`` up to ``end_offset``, the first batch whatever its size; None if there are none in
-        between. Raises OSError, StorageError or BrokerError if the log cannot be read at the moment.
-        """
-        log = self.log
-        offset = max(offset, log.log_start_offset)
-        if offset >= end_offset:
-            return None
-        fetched = await page_in.read(
-            log.segments,
-            offset,
-            lambda may_block: log.read(offset, bytes_max, end_offset, may_block=may_block),
-        )
-        segment, data = fetched.segment, fetched.data
-        if segment is None or not isinstance(data, FileSlice):
-            return None
-        later_offsets = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
-        return CommittedBatches(data, offset, min([*later_offsets, end_offset]))
 
     async def page_in(self, request: FetchPartition, would_block: WouldBlock) -> None:
         """Load into the page cache what a read would have waited for."""
@@ -515,136 +437,11 @@ class Partition:
             or result.request.current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch)
         )
 
-    def _diverging_epoch(self, request: FetchPartition) -> tuple[int, int] | None:
-        """Return epoch and end offset where the reader's log diverges from this one (KIP-595), or None."""
-        epoch, end_offset = self.log.end_offset_for_epoch(request.last_fetched_epoch)
-        if epoch == NO_LEADER_EPOCH and end_offset == UNKNOWN_OFFSET:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"no leader epoch <= {request.last_fetched_epoch} is known"
-            )
-        if request.fetch_offset < self.log.log_start_offset:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset must be >= {self.log.log_start_offset}, got {request.fetch_offset}",
-            )
-        if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
-            return epoch, end_offset
-        return None
-
-    # Offsets.
-
-    def find_special_offset(
-        self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
-    ) -> TimestampAndOffset:
-        """Return the offset of a special timestamp."""
-        self._require_readable(current_leader_epoch, replica_id)
-        log = self.log
-        if timestamp == LATEST_TIMESTAMP:
-            self._check_offsets_available(replica_id)
-            return TimestampAndOffset(-1, self._end_offset_for(isolation, replica_id), self.leader_epoch)
-        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            return TimestampAndOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
-        if timestamp == LATEST_TIERED_TIMESTAMP:
-            return NOT_FOUND
-        raise BrokerError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"unknown special timestamp {timestamp}")
-
-    async def find_offset_by_timestamp(
-        self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
-    ) -> TimestampAndOffset:
-        """Search the offset of a timestamp, or of the largest one. Old segments are read on threads."""
-        self._require_readable(current_leader_epoch, replica_id)
-        try:
-            match = await self._search(timestamp)
-        except OSError as error:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, str(self.log.storage_error(error, "search"))
-            ) from error
-        self._require_readable(current_leader_epoch, replica_id)
-        if match is None or match.offset >= self._end_offset_for(isolation, replica_id):
-            self._check_offsets_available(replica_id)
-            return NOT_FOUND
-        return TimestampAndOffset(*match)
-
-    def _search(self, timestamp: int) -> Awaitable[TimestampOffset | None]:
-        log, start = self.log, self.log.log_start_offset
-        if timestamp == MAX_TIMESTAMP:
-            return page_in.search(log.segments, LogSegments.find_max_timestamp)
-        return page_in.find_offset_by_timestamp(log.segments, timestamp, start)
-
-    def legacy_offsets_for_timestamp(
-        self, timestamp: int, count_max: int, replica_id: int, now_ms: int
-    ) -> list[int]:
-        """Return segment base offsets for ListOffsets version 0, for consumers up to the high watermark."""
-        self._require_readable(NO_LEADER_EPOCH, replica_id)
-        offsets = self.log.legacy_offsets_before(timestamp, count_max, now_ms)
-        limit = self._end_offset_for(IsolationLevel.READ_UNCOMMITTED, replica_id)
-        if not offsets or offsets[0] <= limit:
-            return offsets
-        return [limit, *(offset for offset in offsets if offset < limit)][:count_max]
-
-    def last_offset_for_leader_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
-        """Return the largest epoch that is not above this one, and its end offset."""
-        self._require_leader(current_leader_epoch)
-        return self.log.end_offset_for_epoch(leader_epoch)
-
-    def _check_offsets_available(self, replica_id: int) -> None:
-        """Raise OFFSET_NOT_AVAILABLE to a consumer until the high watermark has reached the leader's epoch.
-
-        Until then the end offset could be smaller than one that an earlier leader has returned.
-        """
-        leader, high_watermark = self.leader_state, self.log.high_watermark
-        if (
-            replica_id == CONSUMER_REPLICA_ID
-            and leader is not None
-            and leader.leader_epoch_start_offset > high_watermark
-        ):
-            raise BrokerError(
-                ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"high watermark must be >= {leader.leader_epoch_start_offset}, got {high_watermark}",
-            )
-
-    def _end_offset_for(self, isolation: int, replica_id: int) -> int:
-        if replica_id != CONSUMER_REPLICA_ID:
-            return self.log.log_end_offset
-        if isolation == IsolationLevel.READ_COMMITTED:
-            return self.log.last_stable_offset
-        return self.log.high_watermark
-
     # Fencing.
 
-    def _require_readable(self, current_leader_epoch: int, replica_id: int) -> None:
-        if replica_id == DEBUGGING_CONSUMER_ID:
-            self._check_epoch(current_leader_epoch)
-        else:
-            self._require_leader(current_leader_epoch)
-
-    def _require_leader(self, current_leader_epoch: int) -> None:
+    def require_leader(self, current_leader_epoch: int) -> None:
+        """Raise an error unless this broker leads the partition, in this leader epoch if one is named."""
         if current_leader_epoch != self.leader_epoch:
-            self._check_epoch(current_leader_epoch)
+            check_leader_epoch(current_leader_epoch, self.leader_epoch)
         if not self.is_leader:
             raise BrokerError(self._not_leader_error())
-
-    def _require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Reject a fetch of a broker that is not an assigned follower."""
-        if self.leader_state is None or self.leader_state.replica(replica_id) is None:
-            raise BrokerError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if current_leader_epoch == NO_LEADER_EPOCH
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"broker {replica_id} is not a follower of {self.topic_partition}",
-            )
-
-    def _check_epoch(self, current_leader_epoch: int) -> None:
-        """Fence by leader epoch (KIP-320): an older one must refresh metadata, a newer one must retry."""
-        if current_leader_epoch == NO_LEADER_EPOCH:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise BrokerError(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"leader epoch {current_leader_epoch} is older than {self.leader_epoch}",
-            )
-        if current_leader_epoch > self.leader_epoch:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}",
-            )

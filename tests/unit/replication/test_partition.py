@@ -1,6 +1,7 @@
 """One partition: role changes, fencing, appends, reads, offsets."""
 
 import errno
+from functools import partial
 
 import pytest
 
@@ -9,13 +10,17 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_LEADER
 from odradek.ports.files import FileSlice
 from odradek.records import codec
+from odradek.replication.delete_records import delete_records_on_leader
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition
-from odradek.replication.partition import (
-    CONSUMER_REPLICA_ID,
-    DEBUGGING_CONSUMER_ID,
+from odradek.replication.offset_lookup import (
     NOT_FOUND,
     TimestampAndOffset,
+    find_offset_by_timestamp,
+    find_special_offset,
+    last_offset_for_leader_epoch,
+    legacy_offsets_for_timestamp,
 )
+from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 
 NOW_MS = 1_000_000
 
@@ -63,13 +68,14 @@ def test_follower_rejects_appends_and_reads(run_scenario, leader_and_isr, make_b
         expected = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert error_code(append, partition, make_batch(b"x")) == expected
         assert error_code(read, partition) == expected
-        assert error_code(partition.find_special_offset, -1, 0, -1, CONSUMER_REPLICA_ID) == expected
+        assert error_code(find_special_offset, partition, -1, 0, -1, CONSUMER_REPLICA_ID) == expected
         assert (
-            error_code(partition.legacy_offsets_for_timestamp, -1, 1, CONSUMER_REPLICA_ID, NOW_MS) == expected
+            error_code(legacy_offsets_for_timestamp, partition, -1, 1, CONSUMER_REPLICA_ID, NOW_MS)
+            == expected
         )
-        assert error_code(partition.last_offset_for_leader_epoch, 0, -1) == expected
-        assert error_code(partition.delete_records_on_leader, 0) == expected
-        assert partition.find_special_offset(-1, 0, -1, DEBUGGING_CONSUMER_ID).offset == 0, (
+        assert error_code(last_offset_for_leader_epoch, partition, 0, -1) == expected
+        assert error_code(delete_records_on_leader, partition, 0) == expected
+        assert find_special_offset(partition, -1, 0, -1, DEBUGGING_CONSUMER_ID).offset == 0, (
             "debugging tools may read any replica"
         )
 
@@ -84,10 +90,10 @@ def test_reads_are_fenced_by_leader_epoch(run_scenario, leader_and_isr):
         assert read(partition, epoch=5).error == ErrorCode.NONE
         assert read(partition, epoch=-1).error == ErrorCode.NONE
         for replica_id in (CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID):
-            find = partition.find_special_offset
+            find = partial(find_special_offset, partition)
             assert error_code(find, -1, 0, 4, replica_id) == ErrorCode.FENCED_LEADER_EPOCH
             assert error_code(find, -1, 0, 6, replica_id) == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert error_code(partition.last_offset_for_leader_epoch, 0, 4) == ErrorCode.FENCED_LEADER_EPOCH
+        assert error_code(last_offset_for_leader_epoch, partition, 0, 4) == ErrorCode.FENCED_LEADER_EPOCH
 
     run_scenario(scenario)
 
@@ -132,9 +138,9 @@ def test_consumers_read_to_high_watermark_and_followers_to_log_end(run_scenario,
         assert values(read(partition, isolation=1)) == [b"a"]
         assert values(read(partition, replica_id=2)) == [b"a", b"b", b"c"]
         assert values(read(partition, 1)) == []
-        assert partition.find_special_offset(-1, 0, -1, CONSUMER_REPLICA_ID).offset == 1
-        assert partition.find_special_offset(-1, 0, -1, DEBUGGING_CONSUMER_ID).offset == 3
-        assert partition.find_special_offset(-1, 0, -1, 2).offset == 3
+        assert find_special_offset(partition, -1, 0, -1, CONSUMER_REPLICA_ID).offset == 1
+        assert find_special_offset(partition, -1, 0, -1, DEBUGGING_CONSUMER_ID).offset == 3
+        assert find_special_offset(partition, -1, 0, -1, 2).offset == 3
 
     run_scenario(scenario)
 
@@ -250,16 +256,16 @@ def test_offsets_of_special_timestamps(run_scenario, leader_and_isr, make_batch)
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=3))
         append(partition, make_batch(b"a", timestamp=5000), make_batch(b"b", b"c", timestamp=2000))
-        find = partition.find_special_offset
+        find = partial(find_special_offset, partition)
         assert find(-1, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 3, 3), "latest"
         assert find(-2, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest"
-        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(
-            5000, 0, 3
-        ), "largest timestamp"
+        assert await find_offset_by_timestamp(
+            partition, -3, 0, -1, CONSUMER_REPLICA_ID
+        ) == TimestampAndOffset(5000, 0, 3), "largest timestamp"
         assert find(-4, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 0, 3), "earliest local"
         assert find(-5, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND, "latest tiered"
         assert error_code(find, -6, 0, -1, CONSUMER_REPLICA_ID) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        partition.delete_records_on_leader(2)
+        delete_records_on_leader(partition, 2)
         assert find(-2, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(-1, 2, 3)
 
     run_scenario(scenario)
@@ -269,7 +275,7 @@ def test_offsets_of_timestamps(run_scenario, leader_and_isr, make_batch):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         append(partition, make_batch(b"a", b"b", timestamp=1000), make_batch(b"c", timestamp=3000))
-        find = partition.find_offset_by_timestamp
+        find = partial(find_offset_by_timestamp, partition)
         assert await find(0, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(1000, 0, 0)
         assert await find(1001, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(1001, 1, 0)
         assert await find(1002, 0, -1, CONSUMER_REPLICA_ID) == TimestampAndOffset(3000, 2, 0)
@@ -281,10 +287,10 @@ def test_offsets_of_timestamps(run_scenario, leader_and_isr, make_batch):
 def test_offsets_of_an_empty_log(run_scenario, leader_and_isr):
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
-        assert await partition.find_offset_by_timestamp(-3, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
-        assert await partition.find_offset_by_timestamp(500, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
-        assert partition.find_special_offset(-1, 0, -1, CONSUMER_REPLICA_ID).offset == 0
-        assert partition.find_special_offset(-2, 0, -1, CONSUMER_REPLICA_ID).offset == 0
+        assert await find_offset_by_timestamp(partition, -3, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert await find_offset_by_timestamp(partition, 500, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert find_special_offset(partition, -1, 0, -1, CONSUMER_REPLICA_ID).offset == 0
+        assert find_special_offset(partition, -2, 0, -1, CONSUMER_REPLICA_ID).offset == 0
 
     run_scenario(scenario)
 
@@ -294,8 +300,8 @@ def test_timestamp_above_high_watermark_is_not_found(run_scenario, leader_and_is
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"a", timestamp=1000), make_batch(b"b", timestamp=2000))
         fixture.fetch_as_follower(partition, 2, 1)
-        assert await partition.find_offset_by_timestamp(2000, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
-        assert (await partition.find_offset_by_timestamp(2000, 0, -1, DEBUGGING_CONSUMER_ID)).offset == 1
+        assert await find_offset_by_timestamp(partition, 2000, 0, -1, CONSUMER_REPLICA_ID) == NOT_FOUND
+        assert (await find_offset_by_timestamp(partition, 2000, 0, -1, DEBUGGING_CONSUMER_ID)).offset == 1
 
     run_scenario(scenario)
 
@@ -306,7 +312,7 @@ def test_legacy_offsets_are_capped_at_high_watermark(run_scenario, leader_and_is
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         for _ in range(4):
             append(partition, make_batch(b"x" * 80))
-        assert partition.legacy_offsets_for_timestamp(-1, 10, DEBUGGING_CONSUMER_ID, NOW_MS) == [
+        assert legacy_offsets_for_timestamp(partition, -1, 10, DEBUGGING_CONSUMER_ID, NOW_MS) == [
             4,
             3,
             2,
@@ -314,9 +320,9 @@ def test_legacy_offsets_are_capped_at_high_watermark(run_scenario, leader_and_is
             0,
         ]
         fixture.fetch_as_follower(partition, 2, 2)
-        assert partition.legacy_offsets_for_timestamp(-1, 10, CONSUMER_REPLICA_ID, NOW_MS) == [2, 1, 0]
-        assert partition.legacy_offsets_for_timestamp(-1, 1, CONSUMER_REPLICA_ID, NOW_MS) == [2]
-        assert partition.legacy_offsets_for_timestamp(-2, 10, CONSUMER_REPLICA_ID, NOW_MS) == [0]
+        assert legacy_offsets_for_timestamp(partition, -1, 10, CONSUMER_REPLICA_ID, NOW_MS) == [2, 1, 0]
+        assert legacy_offsets_for_timestamp(partition, -1, 1, CONSUMER_REPLICA_ID, NOW_MS) == [2]
+        assert legacy_offsets_for_timestamp(partition, -2, 10, CONSUMER_REPLICA_ID, NOW_MS) == [0]
 
     run_scenario(scenario)
 
@@ -347,10 +353,10 @@ def test_last_offset_for_leader_epoch(run_scenario, leader_and_isr, make_batch):
         append(partition, make_batch(b"a"), make_batch(b"b"))
         await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=3, partition_epoch=1))
         append(partition, make_batch(b"c"))
-        assert tuple(partition.last_offset_for_leader_epoch(0, -1)) == (0, 2)
-        assert tuple(partition.last_offset_for_leader_epoch(2, -1)) == (0, 2)
-        assert tuple(partition.last_offset_for_leader_epoch(3, -1)) == (3, 3)
-        assert tuple(partition.last_offset_for_leader_epoch(4, -1)) == (-1, -1)
+        assert tuple(last_offset_for_leader_epoch(partition, 0, -1)) == (0, 2)
+        assert tuple(last_offset_for_leader_epoch(partition, 2, -1)) == (0, 2)
+        assert tuple(last_offset_for_leader_epoch(partition, 3, -1)) == (3, 3)
+        assert tuple(last_offset_for_leader_epoch(partition, 4, -1)) == (-1, -1)
 
     run_scenario(scenario)
 
@@ -360,12 +366,12 @@ def test_delete_records_up_to_high_watermark(run_scenario, leader_and_isr, make_
         partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, make_batch(b"a"), make_batch(b"b"), make_batch(b"c"))
         fixture.fetch_as_follower(partition, 2, 2)
-        assert partition.delete_records_on_leader(1) == (1, 0)
-        assert partition.delete_records_on_leader(0) == (0, 0)
+        assert delete_records_on_leader(partition, 1) == (1, 0)
+        assert delete_records_on_leader(partition, 0) == (0, 0)
         assert partition.log.log_start_offset == 1, "the log start offset does not decrease"
-        assert error_code(partition.delete_records_on_leader, 3) == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert error_code(partition.delete_records_on_leader, -2) == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert partition.delete_records_on_leader(-1) == (2, 0), "the follower has not deleted anything"
+        assert error_code(delete_records_on_leader, partition, 3) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert error_code(delete_records_on_leader, partition, -2) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert delete_records_on_leader(partition, -1) == (2, 0), "the follower has not deleted anything"
         assert partition.log.log_start_offset == 2
         assert error_code(read, partition, 1) == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -376,10 +382,10 @@ def test_delete_records_requires_delete_cleanup_policy(run_scenario, leader_and_
     async def scenario(fixture):
         fixture.config["orders"] = (LogConfig(cleanup_policy=("compact",)), 1)
         partition = await fixture.make_leader_or_follower(leader_and_isr())
-        assert error_code(partition.delete_records_on_leader, 0) == ErrorCode.POLICY_VIOLATION
+        assert error_code(delete_records_on_leader, partition, 0) == ErrorCode.POLICY_VIOLATION
         fixture.config["orders"] = (LogConfig(cleanup_policy=("compact", "delete")), 1)
         fixture.replicas.reconfigure(["orders"])
-        assert partition.delete_records_on_leader(0) == (0, 0)
+        assert delete_records_on_leader(partition, 0) == (0, 0)
 
     run_scenario(scenario)
 
@@ -393,7 +399,7 @@ def test_has_changed_since_a_read(run_scenario, leader_and_isr, make_batch):
         assert partition.has_changed_since(before)
         now = read(partition)
         assert not partition.has_changed_since(now)
-        partition.delete_records_on_leader(1)
+        delete_records_on_leader(partition, 1)
         assert partition.has_changed_since(now)
         now = read(partition, 1)
         partition.delete()

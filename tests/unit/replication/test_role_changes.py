@@ -14,6 +14,7 @@ from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.follower import Follower
+from odradek.replication.offset_lookup import find_offset_by_timestamp, find_special_offset
 from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
@@ -213,16 +214,16 @@ def test_latest_offset_is_not_available_until_the_epoch_start_is_committed(
         partition = await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=1, isr=(1, 2)))
 
         def latest(replica_id):
-            return partition.find_special_offset(-1, 0, 1, replica_id).offset
+            return find_special_offset(partition, -1, 0, 1, replica_id).offset
 
         fixture.fetch_as_follower(partition, 2, 2)
         for isolation in (0, 1):
             with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE"):
-                partition.find_special_offset(-1, isolation, 1, CONSUMER_REPLICA_ID)
+                find_special_offset(partition, -1, isolation, 1, CONSUMER_REPLICA_ID)
         with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE"):
-            await partition.find_offset_by_timestamp(10**15, 0, -1, CONSUMER_REPLICA_ID)
-        assert (await partition.find_offset_by_timestamp(0, 0, -1, CONSUMER_REPLICA_ID)).offset == 0
-        assert partition.find_special_offset(-2, 0, 1, CONSUMER_REPLICA_ID).offset == 0
+            await find_offset_by_timestamp(partition, 10**15, 0, -1, CONSUMER_REPLICA_ID)
+        assert (await find_offset_by_timestamp(partition, 0, 0, -1, CONSUMER_REPLICA_ID)).offset == 0
+        assert find_special_offset(partition, -2, 0, 1, CONSUMER_REPLICA_ID).offset == 0
         assert latest(2) == latest(DEBUGGING_CONSUMER_ID) == 3, "only consumers wait"
         fixture.fetch_as_follower(partition, 2, 3)
         assert latest(CONSUMER_REPLICA_ID) == 3

@@ -15,6 +15,7 @@ from odradek.replication.delayed.delayed_delete_records import (
     DelayedDeleteRecords,
     DeleteRecordsPartitionStatus,
 )
+from odradek.replication.delete_records import delete_records_on_leader
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -58,7 +59,7 @@ def _delete(
         return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
         partition = context.broker.replica_manager.get_leader_partition(topic, part.partition_index)
-        requested_offset, low_watermark = partition.delete_records_on_leader(part.offset)
+        requested_offset, low_watermark = delete_records_on_leader(partition, part.offset)
     except BrokerError as error:
         return DeleteRecordsPartitionResult(part.partition_index, -1, error.code)
     entry = DeleteRecordsPartitionResult(part.partition_index, low_watermark)

@@ -17,13 +17,16 @@ from collections.abc import Coroutine
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.replication.partition import (
+from odradek.replication.offset_lookup import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     TimestampAndOffset,
+    find_offset_by_timestamp,
+    find_special_offset,
+    legacy_offsets_for_timestamp,
     requires_timestamp_search,
 )
 from odradek.wire.messages.list_offsets import (
@@ -87,8 +90,12 @@ async def _search(
             partition = context.broker.replica_manager.get_readable_partition(
                 request.replica_id, entries.name, part.partition_index
             )
-            result = await partition.find_offset_by_timestamp(
-                part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
+            result = await find_offset_by_timestamp(
+                partition,
+                part.timestamp,
+                request.isolation_level,
+                part.current_leader_epoch,
+                request.replica_id,
             )
         except BrokerError as error:
             entries.partitions[index] = _error_entry(part, _code_for_version(error.code, context.version))
@@ -106,12 +113,12 @@ def _special_entry(
         partition = context.broker.replica_manager.get_readable_partition(request.replica_id, topic, index)
         if context.version == 0:
             now_ms = context.broker.clock.wall_ms()
-            offsets = partition.legacy_offsets_for_timestamp(
-                part.timestamp, part.max_num_offsets, request.replica_id, now_ms
+            offsets = legacy_offsets_for_timestamp(
+                partition, part.timestamp, part.max_num_offsets, request.replica_id, now_ms
             )
             return ListOffsetsPartitionResponse(index, old_style_offsets=offsets)
-        result = partition.find_special_offset(
-            part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
+        result = find_special_offset(
+            partition, part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
         )
     except BrokerError as error:
         return _error_entry(part, _code_for_version(error.code, context.version))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.replication.offset_lookup import last_offset_for_leader_epoch
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -33,8 +34,8 @@ def offset_for_leader_epoch(
 def _end_offset(topic: str, part: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
         partition = context.broker.replica_manager.get_leader_partition(topic, part.partition)
-        leader_epoch, end_offset = partition.last_offset_for_leader_epoch(
-            part.leader_epoch, part.current_leader_epoch
+        leader_epoch, end_offset = last_offset_for_leader_epoch(
+            partition, part.leader_epoch, part.current_leader_epoch
         )
     except BrokerError as error:
         return EpochEndOffset(error.code, part.partition)

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from odradek.model.errors import ErrorCode
+from odradek.replication.delete_records import delete_records_on_leader
 
 CLEAN_STOP = "/data/.kafka_cleanshutdown"
 LOG = "00000000000000000000.log"
@@ -111,7 +112,7 @@ def test_checkpoints_of_an_unusable_log_survive_a_clean_stop(run_with_restarts):
         await _fill(harness)
         for _ in range(3):
             await harness.produce("orders", b"x", partition=1)
-        harness.broker._replica_manager.get_partition("orders", 1).delete_records_on_leader(2)
+        delete_records_on_leader(harness.broker._replica_manager.get_partition("orders", 1), 2)
         await harness.memory_broker.stop()
         files = harness.cluster.files
         file = files.open(f"/data/orders-1/{LOG}")

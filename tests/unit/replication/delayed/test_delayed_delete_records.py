@@ -8,6 +8,7 @@ from odradek.replication.delayed.delayed_delete_records import (
     DelayedDeleteRecords,
     DeleteRecordsPartitionStatus,
 )
+from odradek.replication.delete_records import delete_records_on_leader
 from odradek.wire.messages.delete_records import DeleteRecordsPartitionResult
 from odradek.wire.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 
@@ -17,7 +18,7 @@ class PendingDelete:
 
     def __init__(self, fixture, partition, offset, timeout_ms=60_000):
         self.completions = 0
-        requested, low_watermark = partition.delete_records_on_leader(offset)
+        requested, low_watermark = delete_records_on_leader(partition, offset)
         assert low_watermark < requested
         self.entry = DeleteRecordsPartitionResult(0, low_watermark)
         status = DeleteRecordsPartitionStatus(partition, requested, self.entry)
