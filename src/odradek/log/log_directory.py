@@ -14,59 +14,43 @@ recovered in full once it can be opened.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import TypeVar
 
 from odradek.log.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
-    LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     encode_clean_shutdown,
-    encode_offsets,
     encode_partition_metadata,
-    read_offsets,
 )
-from odradek.log.disk_health import SINGLE_LOG_ERRORS, TRANSIENT_ERRORS
+from odradek.log.directory_lock import lock_directory
+from odradek.log.disk_health import TRANSIENT_ERRORS
 from odradek.log.log import Log
+from odradek.log.log_closing import close_logs
 from odradek.log.log_config import LogConfig
+from odradek.log.offset_checkpoints import OffsetCheckpoints
+from odradek.log.pending_directory_deletes import PendingDirectoryDeletes
+from odradek.log.recovery.directory_loader import LogToLoad, list_directory, load_logs, open_listed_log
 from odradek.log.recovery.load_progress import LoadState
-from odradek.log.recovery.log_loader import LogLoadContext, RecoveryResult, create_log, open_log
+from odradek.log.recovery.log_loader import LogLoadContext, RecoveryResult, create_log
+from odradek.log.rolled_logs import RolledLogs
 from odradek.log.segments.log_segment import OpenSegments
-from odradek.log.segments.segment_format import DirectoryKind, directory_name, parse_directory_name
-from odradek.model.errors import BrokerError, StorageError
+from odradek.log.segments.segment_format import DirectoryKind, directory_name
+from odradek.model.errors import StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileLock, FileSystem, Space
 
 T = TypeVar("T")
 
-SYNCS_AT_ONCE: Final = 8
-"""Concurrent log syncs: the file system combines them into one journal commit."""
-
 ConfigOf = Callable[[str], LogConfig]
 """Returns the settings of a topic."""
-
-
-class _LogToLoad(NamedTuple):
-    """A log to be loaded."""
-
-    path: str
-    kind: DirectoryKind
-    topic_partition: TopicPartition
-    config: LogConfig
-    context: LogLoadContext
-
-
-class DirectoryInUse(StorageError):
-    """Raised when another broker has locked the directory."""
 
 
 class LogDirectory:
@@ -80,7 +64,6 @@ class LogDirectory:
         self.future: dict[TopicPartition, Log] = {}
         self.strays: list[str] = []
         self.unknown: list[str] = []
-        self.problems: list[str] = []
         self.loading = LoadState()
         self.unusable: dict[TopicPartition, StorageError] = {}
         """Errors of logs that cannot be opened."""
@@ -93,27 +76,23 @@ class LogDirectory:
         self._lock = lock
         self._logs: dict[TopicPartition, Log] = {}
         self._creating: set[TopicPartition] = set()
-        self._rolled: dict[Log, None] = {}
+        self._rolled = RolledLogs()
         self._has_truncated = False
-        self._pending_deletes: list[tuple[int, str]] = []
+        self._pending_deletes = PendingDirectoryDeletes(files)
         self._opened = OpenSegments()
-        self._checkpointing = asyncio.Lock()
-        self._checkpointed: dict[str, Collection[TopicPartition]] = {}
-        self._checkpoints_at_start: dict[str, Mapping[TopicPartition, int]] = {}
-        self._unopened: dict[TopicPartition, _LogToLoad] = {}
+        self._checkpoints = OffsetCheckpoints(files, path)
+        self._unopened: dict[TopicPartition, LogToLoad] = {}
         self._is_loaded = False
 
     @classmethod
     def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
         """Create the directory if it does not exist, and lock it."""
-        try:
-            _create_durable_directory(files, path)
-            lock = files.lock(f"{path}/{LOCK_FILE}")
-        except BlockingIOError as error:
-            raise DirectoryInUse(f"{path} is in use by another broker: its {LOCK_FILE} is locked") from error
-        except OSError as error:
-            raise unusable_directory(path, error) from error
-        return cls(files, path, entropy, lock)
+        return cls(files, path, entropy, lock_directory(files, path))
+
+    @property
+    def problems(self) -> list[str]:
+        """Checkpoints that could not be read."""
+        return self._checkpoints.problems
 
     # Startup.
 
@@ -126,7 +105,7 @@ class LogDirectory:
             raise StorageError(f"cannot load {self.path}: {error}") from error
         loading.total = len(work)
         points = {entry.topic_partition: entry.context.recovery_point for entry in work}
-        await self._run_on_threads(threads, lambda: self._load_logs(work))
+        self._unopened = await load_logs(self._files, work, loading, threads)
         if loading.failures:
             raise loading.failures[0]
         self.unusable = dict(loading.unusable)
@@ -154,50 +133,32 @@ class LogDirectory:
             self._files.remove(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}")
         self._files.sync_dir(self.path)
 
-    async def _run_on_threads(self, threads: int, work: Callable[[], None]) -> None:
-        """Run the same work on several threads; it must not raise."""
-        for run in [self._files.offload(work) for _ in range(threads)]:
-            await run
-
-    def _list_logs(self, config_of: ConfigOf, now_ms: int) -> deque[_LogToLoad]:
+    def _list_logs(self, config_of: ConfigOf, now_ms: int) -> deque[LogToLoad]:
         """Read the checkpoints and list the logs to load."""
         with suppress(FileNotFoundError):
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._files.sync_dir(self.path)
             self.had_clean_shutdown = True
-        recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
-        starts = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
-        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_CHECKPOINT)
-        self.cleaned_offsets = self._read_offsets(CLEANER_OFFSET_CHECKPOINT)
-        work: deque[_LogToLoad] = deque()
-        for name in self._files.list_names(self.path):
-            parsed, path = parse_directory_name(name), f"{self.path}/{name}"
-            if parsed is None or not self._files.is_directory(path):
-                self.unknown.append(name)
-            elif parsed.kind is DirectoryKind.DELETE:
-                delay_ms = config_of(parsed.topic_partition.topic).file_delete_delay_ms
-                self._pending_deletes.append((now_ms + delay_ms, path))
-            elif parsed.kind is DirectoryKind.STRAY:
-                self.strays.append(path)
-            else:
-                topic_partition = parsed.topic_partition
-                context = self._load_context(
-                    recovery_points.get(topic_partition, 0), starts.get(topic_partition, 0)
-                )
-                work.append(
-                    _LogToLoad(path, parsed.kind, topic_partition, config_of(topic_partition.topic), context)
-                )
-        return work
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Read an offset checkpoint; one that cannot be read counts as empty."""
-        try:
-            offsets = read_offsets(self._files, f"{self.path}/{name}")
-            self._checkpointed[name] = self._checkpoints_at_start[name] = offsets
-            return offsets
-        except StorageError as error:
-            self.problems.append(str(error))
-            return {}
+        recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        starts = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
+        self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
+        self.cleaned_offsets = self._checkpoints.read(CLEANER_OFFSET_CHECKPOINT)
+        listing = list_directory(self._files, self.path)
+        self.unknown += listing.unknown
+        self.strays += listing.strays
+        for topic_partition, path in listing.deleted:
+            delay_ms = config_of(topic_partition.topic).file_delete_delay_ms
+            self._pending_deletes.add(path, now_ms + delay_ms)
+        return deque(
+            LogToLoad(
+                path,
+                kind,
+                partition,
+                config_of(partition.topic),
+                self._load_context(recovery_points.get(partition, 0), starts.get(partition, 0)),
+            )
+            for partition, kind, path in listing.logs
+        )
 
     def _load_context(self, recovery_point: int = 0, log_start_offset: int = 0) -> LogLoadContext:
         return LogLoadContext(
@@ -207,33 +168,10 @@ class LogDirectory:
             had_clean_shutdown=self.had_clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            on_roll=self._on_roll,
+            on_roll=self._rolled.add,
             on_truncate=self._on_truncate,
             on_failure=self.fail,
         )
-
-    def _load_logs(self, work: deque[_LogToLoad]) -> None:
-        """Load logs until none is left; runs on several threads."""
-        loading = self.loading
-        while True:
-            try:
-                entry = work.popleft()
-            except IndexError:
-                return
-            recovered = RecoveryResult()
-            loading.started.append(recovered)
-            try:
-                log = _open(entry, recovered)
-            except OSError as error:
-                loading.failures.append(StorageError(f"cannot open the log in {entry.path}: {error}"))
-                continue
-            except StorageError as error:
-                self._unopened[entry.topic_partition] = entry
-                loading.unusable.append((entry.topic_partition, error))
-                continue
-            if recovered.scanned_segments or recovered.problem is not None:
-                loading.recovered.append((entry.topic_partition, recovered))
-            loading.loaded.append((entry.kind, log))
 
     # Logs.
 
@@ -256,7 +194,7 @@ class LogDirectory:
         entry = self._unopened[topic_partition]
         self._check_failure()
         try:
-            log = await self._files.offload(lambda: _open(entry, RecoveryResult()))
+            log = await self._files.offload(lambda: open_listed_log(entry, RecoveryResult()))
         except StorageError as error:
             self.unusable[topic_partition] = error
             return False
@@ -336,7 +274,7 @@ class LogDirectory:
         log = self.future[topic_partition]
         path = log.rename_for_deletion()
         del self.future[topic_partition]
-        self._rolled.pop(log, None)
+        self._rolled.discard(log)
         self.schedule_delete(path, now_ms)
 
     def mark_deleted(self, topic_partition: TopicPartition) -> str:
@@ -344,7 +282,7 @@ class LogDirectory:
         log = self._logs[topic_partition]
         path = log.rename_for_deletion()
         del self._logs[topic_partition]
-        self._rolled.pop(log, None)
+        self._rolled.discard(log)
         return path
 
     def promote_future(self, topic_partition: TopicPartition) -> None:
@@ -353,23 +291,14 @@ class LogDirectory:
 
     def schedule_delete(self, path: str, due_ms: int) -> None:
         """Have ``remove_due`` delete a renamed directory at ``due_ms``."""
-        self._pending_deletes.append((due_ms, path))
+        self._pending_deletes.add(path, due_ms)
 
     async def remove_due(self, now_ms: int) -> int:
         """Delete the directories that are due; return their number."""
-        due = [path for due_ms, path in self._pending_deletes if due_ms <= now_ms]
-        self._pending_deletes = [(due_ms, path) for due_ms, path in self._pending_deletes if due_ms > now_ms]
-        for path in due:
-            try:
-                await self._files.offload(partial(self._remove, path))
-            except OSError as error:
-                self._pending_deletes.append((now_ms, path))
-                raise self._storage_error(f"cannot remove {path}", error) from error
-        return len(due)
-
-    def _remove(self, path: str) -> None:
-        with suppress(FileNotFoundError):
-            self._files.remove_tree(path)
+        try:
+            return await self._pending_deletes.remove_due(now_ms)
+        except OSError as error:
+            raise self._storage_error(f"cannot remove logs in {self.path}", error) from error
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run a read of this directory's files on a thread."""
@@ -379,9 +308,6 @@ class LogDirectory:
 
     def _contains(self, log: Log) -> bool:
         return log in (self._logs.get(log.topic_partition), self.future.get(log.topic_partition))
-
-    def _on_roll(self, log: Log) -> None:
-        self._rolled[log] = None
 
     def _on_truncate(self, log: Log) -> None:
         """Lower the offsets of a truncated log; a cleaning in progress ends when it sees the truncation."""
@@ -408,23 +334,7 @@ class LogDirectory:
         """
         if self._has_truncated:
             await self._checkpoint_truncations()
-        rolled, self._rolled = list(self._rolled), {}
-        limit = asyncio.Semaphore(SYNCS_AT_ONCE)
-        failures = []
-
-        async def flush(log: Log) -> None:
-            async with limit:
-                try:
-                    await log.flush()
-                except StorageError as error:
-                    failures.append(error)
-                    if log.failure is None and self._contains(log):
-                        self._rolled[log] = None
-
-        await asyncio.gather(*(flush(log) for log in rolled))
-        if failures:
-            raise failures[0]
-        return len(rolled)
+        return await self._rolled.flush(self._contains)
 
     async def sync_directory(self) -> None:
         """Sync the directory, so that renames of logs are durable."""
@@ -462,25 +372,18 @@ class LogDirectory:
         await self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self.cleaned_offsets)
 
     async def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        before = self._checkpoints_at_start.get(name, {})
-        kept = {partition: before[partition] for partition in self.unusable if partition in before}
-        offsets = kept | dict(offsets)
-        data = encode_offsets(offsets)
         try:
-            async with self._checkpointing:
-                self._check_failure()
-                await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{name}", data))
+            await self._checkpoints.write(name, offsets, self.unusable, self._check_failure)
         except OSError as error:
             raise self._storage_error(f"cannot write {self.path}/{name}", error) from error
-        self._checkpointed[name] = offsets.keys()
 
     async def _remove_from_checkpoints(self, topic_partition: TopicPartition) -> None:
         """Remove checkpointed offsets of a deleted log before a new log of the same name is created."""
         if self.cleaned_offsets.pop(topic_partition, None) is not None:
             await self.checkpoint_cleaned_offsets()
-        if topic_partition in self._checkpointed.get(RECOVERY_POINT_CHECKPOINT, ()):
+        if self._checkpoints.contains(RECOVERY_POINT_CHECKPOINT, topic_partition):
             await self.checkpoint_recovery_points()
-        if topic_partition in self._checkpointed.get(LOG_START_OFFSET_CHECKPOINT, ()):
+        if self._checkpoints.contains(LOG_START_OFFSET_CHECKPOINT, topic_partition):
             await self.checkpoint_log_start_offsets()
 
     async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
@@ -489,7 +392,7 @@ class LogDirectory:
         A directory that was never loaded, because startup failed before, is left unchanged.
         """
         try:
-            failures = await self._close_logs(threads)
+            failures = await close_logs(self._files, (*self, *self.future.values()), threads)
             if failures:
                 raise failures[0]
             if self._is_loaded:
@@ -509,32 +412,6 @@ class LogDirectory:
         await self._files.offload(
             lambda: self._files.write_whole(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", marker)
         )
-
-    async def _close_logs(self, threads: int) -> list[StorageError]:
-        failures: list[StorageError] = []
-        work: deque[tuple[Log, Callable[[], None]]] = deque()
-        for log in (*self, *self.future.values()):
-            try:
-                plan = log.plan_close()
-            except StorageError as error:
-                failures.append(error)
-            else:
-                if plan is not None:
-                    work.append((log, plan))
-
-        def run() -> None:
-            while work:
-                with suppress(IndexError):
-                    log, plan = work.popleft()
-                    try:
-                        plan()
-                    except OSError as error:
-                        failures.append(StorageError(f"cannot close {log.directory}: {error}"))
-
-        await self._run_on_threads(min(max(threads, SYNCS_AT_ONCE), len(work)), run)
-        for log in (*self, *self.future.values()):
-            log.finish_close()
-        return failures
 
     async def space(self) -> Space:
         """Return the space of the file system. An error does not fail the directory."""
@@ -571,37 +448,3 @@ class LogDirectory:
         if error.errno not in TRANSIENT_ERRORS:
             self.fail(failure)
         return failure
-
-
-def unusable_directory(path: str, error: OSError) -> StorageError:
-    """Return the error for a path that cannot be used as a log directory."""
-    # The text of an OSError would repeat the path, or a parent of it.
-    reason = error.strerror or str(error)
-    if error.filename is not None and str(error.filename) != path:
-        reason += f" ({error.filename})"
-    return StorageError(f"{path} cannot be used as a data directory: {reason}")
-
-
-def _open(entry: _LogToLoad, recovered: RecoveryResult) -> Log:
-    """Open a log. Raises ``StorageError`` if only this log is affected, otherwise ``OSError``. Blocks."""
-    try:
-        return open_log(entry.topic_partition, entry.path, entry.config, entry.context, recovered)
-    except OSError as error:
-        if error.errno in SINGLE_LOG_ERRORS:
-            raise StorageError(f"cannot open the log in {entry.path}: {error}") from error
-        raise
-    except (StorageError, BrokerError) as error:
-        raise StorageError(f"cannot open the log in {entry.path}: {error}") from error
-
-
-def _create_durable_directory(files: FileSystem, path: str) -> None:
-    """Create a directory and sync its parents, so that it survives a power loss."""
-    parent = path
-    missing = []
-    while not files.exists(parent):
-        missing.append(parent)
-        parent = parent.rpartition("/")[0] or "/"
-    files.make_directories(path)
-    for created in reversed(missing):
-        with suppress(PermissionError):  # a directory without read permission cannot be opened for the sync
-            files.sync_dir(created.rpartition("/")[0] or "/")

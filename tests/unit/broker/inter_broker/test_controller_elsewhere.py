@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, MetadataUpdate
-from odradek.log.log_directory import unusable_directory
+from odradek.log.directory_lock import unusable_directory
 from odradek.model.errors import ErrorCode
 from odradek.store import znode_paths
 from odradek.store.configs import change_config
