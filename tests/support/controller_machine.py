@@ -11,8 +11,10 @@ from odradek.controller.actions import (
     Action,
     AssignTopicIds,
     ReadPartitionStates,
+    ReadReassignmentNode,
     ReadUncleanElection,
     RemoveDeletionMarks,
+    RemoveReassignmentNode,
     RemoveTopic,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -20,6 +22,7 @@ from odradek.controller.actions import (
     WriteAssignment,
     WriteOutcome,
     WritePartitionStates,
+    WriteReassignmentNode,
 )
 from odradek.controller.events import ContextLoaded, ControllerEvent
 from odradek.controller.live_broker import LiveBroker
@@ -46,6 +49,7 @@ class StoreModel:
         self.states: dict[TopicPartition, VersionedLeaderAndIsr] = {}
         self.deletion_marks: set[str] = set()
         self.unclean_topics: set[str] = set()
+        self.reassignment_node: dict[TopicPartition, tuple[int, ...]] = {}
         self.controller_epoch = 0
 
     def answer(self, action: Action, controller_epoch: int) -> Any:
@@ -65,6 +69,14 @@ class StoreModel:
             case WriteAssignment():
                 self.check_epoch(controller_epoch)
                 self.topics[action.topic] = action.assignment
+            case ReadReassignmentNode():
+                return dict(self.reassignment_node)
+            case WriteReassignmentNode():
+                self.check_epoch(controller_epoch)
+                self.reassignment_node = dict(action.targets)
+            case RemoveReassignmentNode():
+                self.check_epoch(controller_epoch)
+                self.reassignment_node = {}
             case RemoveTopic():
                 self.check_epoch(controller_epoch)
                 self.remove(action.topic)

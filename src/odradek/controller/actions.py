@@ -120,6 +120,11 @@ class RemoveDeletionMarks:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadReassignmentNode:
+    """Result: ``dict[TopicPartition, tuple[int, ...]]``, the targets in ``/admin/reassign_partitions``."""
+
+
+@dataclass(frozen=True, slots=True)
 class WriteReassignmentNode:
     """Replace ``/admin/reassign_partitions`` by the targets that remain."""
 
@@ -182,6 +187,7 @@ Action = (
     | WriteAssignment
     | RemoveTopic
     | RemoveDeletionMarks
+    | ReadReassignmentNode
     | WriteReassignmentNode
     | RemoveReassignmentNode
     | RemovePreferredElectionNode

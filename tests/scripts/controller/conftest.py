@@ -18,11 +18,20 @@ from odradek.cluster.metadata_version import MetadataVersion
 from odradek.controller import actions
 from odradek.controller.actions import Action, PartitionStateUpdate, PartitionStateWrite
 from odradek.controller.events import (
+    AlterPartitionRequested,
     BrokersChanged,
     ControlledShutdownRequested,
     ControllerEvent,
+    ElectLeadersRequested,
+    IsrChange,
+    IsrChangesNotified,
     LeaderAndIsrAnswered,
+    LeaderBalanceDue,
     LogDirFailuresNotified,
+    PreferredElectionNodeChanged,
+    ReassignmentNodeChanged,
+    ReassignmentsListed,
+    ReassignmentsRequested,
     ReplicasOffline,
     ReplicasOnline,
     StopReplicaAnswered,
@@ -31,7 +40,7 @@ from odradek.controller.events import (
     UncleanElectionEnabled,
 )
 from odradek.controller.live_broker import LiveBroker
-from odradek.controller.replies import ControlledShutdownReply
+from odradek.controller.replies import AlterPartitionReply, ApiError, ControlledShutdownReply
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.controller_election import ControllerMoved
@@ -73,9 +82,8 @@ class Scenario:
         except ControllerMoved:
             return ["controller moved"]
         lines = _format_actions(self.executed, self.machine.context.controller_epoch)
-        if isinstance(self.machine.reply, ControlledShutdownReply):
-            remaining = " ".join(map(str, sorted(self.machine.reply.remaining)))
-            lines.append(f"reply {self.machine.reply.error.name} {remaining}".rstrip())
+        if self.machine.reply is not None:
+            lines.append(f"reply {_format_reply(self.machine.reply)}".rstrip())
         return lines or ["nothing"]
 
     # The store.
@@ -155,6 +163,86 @@ class Scenario:
         self._unclean_topics(*topics)
         return UncleanElectionEnabled(frozenset(topics))
 
+    def _alter_partition(self, broker: str, *changes: str) -> ControllerEvent:
+        """alter_partition 1 orders-0=4/6/1,2,3 - leader (with an epoch if it is not 10): epochs and ISR."""
+        broker_id, _, broker_epoch = broker.partition(":")
+        return AlterPartitionRequested(
+            int(broker_id), int(broker_epoch or 10), dict(map(_isr_change, changes))
+        )
+
+    def _isr_changed(self, *arguments: str) -> ControllerEvent:
+        """isr_changed orders-0=1/3/1,2/5 - a broker has written a state itself, and notifies of it."""
+        self._states(*arguments)
+        changed = (item.partition("=")[0] for item in arguments)
+        return IsrChangesNotified(frozenset(map(partition, changed)), ["0"])
+
+    def _reassign(self, *targets: str) -> ControllerEvent:
+        """reassign orders-0=3,4 orders-1=cancel - AlterPartitionReassignments."""
+        return ReassignmentsRequested(dict(map(_target, targets)))
+
+    def _reassign_node(self, *targets: str) -> ControllerEvent:
+        """reassign_node orders-0=3,4 - /admin/reassign_partitions is written."""
+        node = {name: target for name, target in map(_target, targets) if target is not None}
+        self.machine.store.reassignment_node = node
+        return ReassignmentNodeChanged(node)
+
+    def _reassignments(self, *partitions: str) -> ControllerEvent:
+        return ReassignmentsListed(frozenset(map(partition, partitions)) or None)
+
+    def _elect_leaders(self, kind: str, *partitions: str) -> ControllerEvent:
+        return ElectLeadersRequested(frozenset(map(partition, partitions)) or None, kind == "unclean")
+
+    def _preferred_election_node(self, *partitions: str) -> ControllerEvent:
+        return PreferredElectionNodeChanged(frozenset(map(partition, partitions)))
+
+    def _leader_balance_due(self) -> ControllerEvent:
+        return LeaderBalanceDue()
+
+
+def _isr_change(text: str) -> tuple[TopicPartition, IsrChange]:
+    name, _, fields = text.partition("=")
+    leader_epoch, partition_epoch, isr, *recovering = fields.split("/")
+    return partition(name), IsrChange(int(leader_epoch), int(partition_epoch), numbers(isr), bool(recovering))
+
+
+def _target(text: str) -> tuple[TopicPartition, tuple[int, ...] | None]:
+    name, _, replicas = text.partition("=")
+    return partition(name), None if replicas == "cancel" else numbers(replicas)
+
+
+def _format_reply(reply: object) -> str:
+    match reply:
+        case ControlledShutdownReply():
+            return f"{reply.error.name} {' '.join(map(str, sorted(reply.remaining)))}"
+        case AlterPartitionReply():
+            return " ".join(
+                [reply.error.name, *(f"{p}:{_format_isr(r)}" for p, r in reply.partitions.items())]
+            )
+        case dict():
+            return " ".join(f"{p}:{_format_result(result)}" for p, result in reply.items()) or "none"
+    return ""
+
+
+def _format_isr(result: VersionedLeaderAndIsr | ErrorCode) -> str:
+    if isinstance(result, ErrorCode):
+        return result.name
+    return f"{_format_leader(result.leader_and_isr)},version={result.version}"
+
+
+def _format_leader(state: LeaderIsrAndControllerEpoch) -> str:
+    return f"leader={state.leader},epoch={state.leader_epoch},isr={_format_list(state.isr, '+')}"
+
+
+def _format_result(result: ApiError | ReplicaAssignment) -> str:
+    return result.code.name if isinstance(result, ApiError) else _format_assignment(result)
+
+
+def _format_assignment(assignment: ReplicaAssignment) -> str:
+    text = _format_list(assignment.replicas)
+    for sign, replicas in (("+", assignment.adding), ("-", assignment.removing)):
+        text += f"{sign}{_format_list(replicas)}" if replicas else ""
+    return text
+
 
 def _brokers(items: Iterable[str]) -> dict[int, LiveBroker]:
     """Parse 1, 2:77 and 3@host: brokers, with a broker epoch if it is not 10, or another endpoint."""
@@ -195,7 +283,8 @@ def _result(text: str) -> tuple[TopicPartition, ErrorCode]:
 
 def _format_actions(executed: Iterable[Action], controller_epoch: int) -> list[str]:
     """Return a line per action; equal LeaderAndIsr requests to several brokers are one."""
-    lines = [_format_action(action, controller_epoch) for action in executed]
+    shown = (action for action in executed if not isinstance(action, actions.ReadReassignmentNode))
+    lines = [_format_action(action, controller_epoch) for action in shown]
     grouped = []
     for (_, text), items in groupby(lines, key=lambda line: (line[0], line[2])):
         group = list(items)
@@ -206,7 +295,7 @@ def _format_actions(executed: Iterable[Action], controller_epoch: int) -> list[s
     return grouped
 
 
-def _format_action(action: Action, controller_epoch: int) -> tuple[str, int, str]:
+def _format_action(action: Action, controller_epoch: int) -> tuple[str, int, str]:  # noqa: C901 - a table
     """Return the action's name, its broker and the rest."""
     match action:
         case actions.WritePartitionStates():
@@ -235,8 +324,20 @@ def _format_action(action: Action, controller_epoch: int) -> tuple[str, int, str
         case actions.AssignTopicIds():
             return "assign_topic_ids", 0, " ".join(action.topics)
         case actions.WriteAssignment():
-            replicas = [_format_list(p.replicas) for _, p in sorted(action.assignment.partitions.items())]
-            return "write_assignment", 0, f"{action.topic}={'/'.join(replicas)}"
+            assignments = [_format_assignment(p) for _, p in sorted(action.assignment.partitions.items())]
+            return "write_assignment", 0, f"{action.topic}={'/'.join(assignments)}"
+        case actions.RemoveIsrNotifications():
+            return "remove_isr_notifications", 0, " ".join(action.sequence_numbers)
+        case actions.WriteReassignmentNode():
+            return (
+                "write_reassignment_node",
+                0,
+                " ".join(f"{p}={_format_list(t)}" for p, t in action.targets.items()),
+            )
+        case actions.RemoveReassignmentNode():
+            return "remove_reassignment_node", 0, ""
+        case actions.RemovePreferredElectionNode():
+            return "remove_preferred_election_node", 0, ""
         case actions.RemoveLogDirNotifications():
             return "remove_log_dir_notifications", 0, " ".join(action.sequence_numbers)
         case _:

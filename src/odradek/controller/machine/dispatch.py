@@ -8,7 +8,15 @@ from typing import Any, Final
 from odradek.controller import events
 from odradek.controller.actions import Steps
 from odradek.controller.events import ControllerEvent, UncleanElectionEnabled
-from odradek.controller.machine import broker_changes, startup, topic_changes, topic_deletion
+from odradek.controller.machine import (
+    alter_partition,
+    broker_changes,
+    leader_balance,
+    reassignment,
+    startup,
+    topic_changes,
+    topic_deletion,
+)
 from odradek.controller.machine.context import ControllerContext
 from odradek.controller.machine.partition_state_machine import trigger_online_state_change
 
@@ -33,5 +41,13 @@ _HANDLERS: Final[dict[type[ControllerEvent], Callable[[ControllerContext, Any], 
     events.TopicDeletionsRequested: topic_deletion.on_deletions_requested,
     events.StopReplicaAnswered: topic_deletion.on_stop_replica_answered,
     events.LogDirFailuresNotified: broker_changes.on_log_dir_failures_notified,
+    events.AlterPartitionRequested: alter_partition.on_alter_partition_requested,
+    events.IsrChangesNotified: alter_partition.on_isr_changes_notified,
+    events.ReassignmentsRequested: reassignment.on_reassignments_requested,
+    events.ReassignmentNodeChanged: reassignment.on_reassignment_node_changed,
+    events.ReassignmentsListed: reassignment.on_reassignments_listed,
+    events.ElectLeadersRequested: leader_balance.on_elect_leaders_requested,
+    events.PreferredElectionNodeChanged: leader_balance.on_preferred_election_node_changed,
+    events.LeaderBalanceDue: leader_balance.on_leader_balance_due,
     events.UncleanElectionEnabled: _on_unclean_election_enabled,
 }

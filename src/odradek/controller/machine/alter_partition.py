@@ -1,0 +1,103 @@
+"""AlterPartition: the controller checks and stores ISR changes of leaders, in Kafka's order of checks.
+
+Brokers below inter-broker protocol 2.7 write the ISR themselves, and notify the controller of it.
+"""
+
+from __future__ import annotations
+
+from odradek.controller.actions import (
+    PartitionStateWrite,
+    RemoveIsrNotifications,
+    Steps,
+    WriteOutcome,
+    WritePartitionStates,
+)
+from odradek.controller.events import AlterPartitionRequested, IsrChange, IsrChangesNotified
+from odradek.controller.machine.context import ControllerContext
+from odradek.controller.machine.partition_state_updates import log_failures, read_again
+from odradek.controller.machine.reassignment import maybe_complete_reassignment
+from odradek.controller.machine.request_batch import send_update_metadata
+from odradek.controller.replies import AlterPartitionReply
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.store.partition_states import VersionedLeaderAndIsr
+from odradek.store.znodes import LeaderIsrAndControllerEpoch
+
+
+def on_alter_partition_requested(
+    context: ControllerContext, event: AlterPartitionRequested
+) -> Steps[AlterPartitionReply]:
+    broker = context.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return AlterPartitionReply(ErrorCode.STALE_BROKER_EPOCH)
+    results: dict[TopicPartition, VersionedLeaderAndIsr | ErrorCode] = {}
+    writes: dict[TopicPartition, PartitionStateWrite] = {}
+    for partition, change in event.changes.items():
+        decision = decide(context, partition, event.broker_id, change)
+        if isinstance(decision, PartitionStateWrite):
+            writes[partition] = decision
+        else:
+            results[partition] = decision
+    if writes:
+        results |= yield from _write(context, writes)
+    yield from send_update_metadata(context, context.live_or_shutting_down, list(event.changes))
+    for partition, result in results.items():
+        if not isinstance(result, ErrorCode):
+            yield from maybe_complete_reassignment(context, partition)
+    return AlterPartitionReply(ErrorCode.NONE, results)
+
+
+def decide(
+    context: ControllerContext, partition: TopicPartition, leader: int, change: IsrChange
+) -> PartitionStateWrite | VersionedLeaderAndIsr | ErrorCode:
+    """Return the write of a change, the stored state if it is already so, or the error."""
+    stored = context.partitions.get(partition)
+    if stored is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    current = stored.leader_and_isr
+    if change.leader_epoch > current.leader_epoch or change.partition_epoch > stored.version:
+        # The leader knows a later state: it comes from a later controller.
+        return ErrorCode.NOT_CONTROLLER
+    if change.leader_epoch < current.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if leader != current.leader:
+        return ErrorCode.INVALID_REQUEST
+    new = LeaderIsrAndControllerEpoch(
+        leader, change.leader_epoch, tuple(change.isr), context.controller_epoch, change.is_recovering
+    )
+    # A retry of a change that was written has an older partition epoch.
+    if (new.leader, new.isr, new.is_recovering) == (current.leader, current.isr, current.is_recovering):
+        return stored
+    if change.partition_epoch < stored.version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if change.is_recovering and (len(change.isr) > 1 or not current.is_recovering):
+        return ErrorCode.INVALID_REQUEST
+    if not set(change.isr) <= context.live_brokers:
+        return ErrorCode.INELIGIBLE_REPLICA
+    return PartitionStateWrite(new, stored.version)
+
+
+def _write(
+    context: ControllerContext, writes: dict[TopicPartition, PartitionStateWrite]
+) -> Steps[dict[TopicPartition, VersionedLeaderAndIsr | ErrorCode]]:
+    """Write the changes. A state that another broker has written meanwhile is read again."""
+    outcome: WriteOutcome = yield WritePartitionStates(writes)
+    context.partitions.update(outcome.written)
+    log_failures(outcome)
+    yield from read_again(context, outcome.conflicts)
+    return {
+        **outcome.written,
+        **dict.fromkeys(outcome.conflicts, ErrorCode.INVALID_UPDATE_VERSION),
+        **dict.fromkeys(outcome.failed, ErrorCode.UNKNOWN_SERVER_ERROR),
+    }
+
+
+def on_isr_changes_notified(context: ControllerContext, event: IsrChangesNotified) -> Steps[None]:
+    """Read states that brokers have written themselves, and send them to all brokers."""
+    known = [partition for partition in sorted(event.partitions) if partition in context.partitions]
+    if known:
+        yield from read_again(context, known)
+        yield from send_update_metadata(context, context.live_or_shutting_down, known)
+        for partition in known:
+            yield from maybe_complete_reassignment(context, partition)
+    yield RemoveIsrNotifications(event.sequence_numbers)
