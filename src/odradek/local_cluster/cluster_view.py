@@ -110,6 +110,15 @@ def unready_reason(spec: ClusterSpec, view: ClusterView | None, min_in_sync: int
     return None
 
 
+def out_of_sync_reason(spec: ClusterSpec, view: ClusterView | None, min_in_sync: int) -> str | None:
+    """Return why not all replicas of all partitions are in sync yet; None if they are."""
+    if reason := unready_reason(spec, view, min_in_sync):
+        return reason
+    partitions = () if view is None else view.partitions
+    behind = [info for info in partitions if len(info.in_sync) < len(info.replicas)]
+    return f"{len(behind)} partitions under-replicated, first {_name(behind[0])}" if behind else None
+
+
 def follower_lag(view: ClusterView, info: PartitionInfo, broker: int) -> int | None:
     """Return the records that a follower's log is behind its leader's; None if unknown."""
     from odradek.client.admin.log_dirs import Replica

@@ -151,6 +151,26 @@ def status(
 
 @app.command()
 @command
+def wait(
+    timeout: Annotated[int, typer.Option("--timeout", metavar="SECONDS", min=0, help="Time to wait.")] = 60,
+    directory: Directory = Path(DEFAULT_DIRECTORY),
+    json: Json = False,
+) -> None:
+    """Wait until all brokers are registered and all replicas are in sync.
+
+    Exits with 1 if they are not in time. Use it between the restarts of two brokers.
+
+    Example: odradek cluster stop 1 && odradek cluster start 1 && odradek cluster wait
+    """
+    _run(_supervisor(directory).wait_until_in_sync(timeout))
+    if json:
+        show_json({"in_sync": True})
+    else:
+        show_line("all replicas are in sync")
+
+
+@app.command()
+@command
 def start(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Start a broker that was stopped or killed."""
     supervisor = _supervisor(directory, is_silent=json)

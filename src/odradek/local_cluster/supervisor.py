@@ -28,7 +28,7 @@ from odradek.local_cluster.cluster_spec import (
     label,
 )
 from odradek.local_cluster.cluster_state import ClusterState
-from odradek.local_cluster.cluster_view import ClusterView, unready_reason
+from odradek.local_cluster.cluster_view import ClusterView, out_of_sync_reason, unready_reason
 from odradek.local_cluster.environment import Environment
 from odradek.local_cluster.errors import ClusterError
 from odradek.local_cluster.member_order import start_batches, stop_batches
@@ -46,6 +46,8 @@ GONE_MS: Final = 10_000
 
 Report = Callable[[str], None]
 """Takes a line of progress."""
+ReasonOf = Callable[[ClusterSpec, ClusterView | None, int], str | None]
+"""Returns why a cluster is not as expected yet, from the view of a broker and ``min.insync.replicas``."""
 
 
 class _UpPlan(NamedTuple):
@@ -158,6 +160,12 @@ class Supervisor:
         """Resume a paused member; return False if it is not paused."""
         return await self._change(name, ProcessSignal.RESUME, ProcessState.RUNNING)
 
+    async def wait_until_in_sync(self, timeout_s: int) -> None:
+        """Wait until all brokers are registered and all replicas in sync."""
+        spec = self._directory.require().spec
+        if reason := await self._wait_for_view(out_of_sync_reason, spec, timeout_s * 1000):
+            raise ClusterError(f"not in sync after {timeout_s} s: {reason}; see {self._command('status')}")
+
     async def status(self) -> ClusterStatus:
         """Return the status of the cluster."""
         state = self._directory.require()
@@ -244,29 +252,31 @@ class Supervisor:
         self._report(f"{label(member):<10}  {state.spec.member_address(member):<16}  pid {process_id}")
 
     async def _wait_until_ready(self, spec: ClusterSpec) -> None:
-        reason: str | None = "no broker responds"
-        deadline_ms = self._environment.clock.monotonic_ms() + READY_MS
-        while reason is not None:
-            reason = unready_reason(spec, await self._view(self._directory.require()), min_in_sync(spec))
-            if reason is not None:
-                if self._environment.clock.monotonic_ms() >= deadline_ms:
-                    raise ClusterError(
-                        f"the cluster is running, but not ready after {READY_MS // 1000} s: {reason}; see "
-                        f"{self._command('status')} and {self._command('logs')}"
-                    )
-                await self._environment.clock.sleep_ms(POLL_MS)
+        if reason := await self._wait_for_view(unready_reason, spec, READY_MS):
+            raise ClusterError(
+                f"the cluster is running, but not ready after {READY_MS // 1000} s: {reason}; see "
+                f"{self._command('status')} and {self._command('logs')}"
+            )
+
+    async def _wait_for_view(self, reason_of: ReasonOf, spec: ClusterSpec, timeout_ms: int) -> str | None:
+        """Wait until there is no reason left to wait, or for a time; return the last reason."""
+        clock = self._environment.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while reason := reason_of(spec, await self._view(self._directory.require()), min_in_sync(spec)):
+            if clock.monotonic_ms() >= deadline_ms:
+                return reason
+            await clock.sleep_ms(POLL_MS)
+        return None
 
     async def _wait_until_registered(self, state: ClusterState, number: int) -> None:
-        deadline_ms = self._environment.clock.monotonic_ms() + READY_MS
-        while self._environment.clock.monotonic_ms() < deadline_ms:
-            view = await self._view(self._directory.require())
-            if view is not None and number in view.registered:
-                return
-            await self._environment.clock.sleep_ms(POLL_MS)
-        raise ClusterError(
-            f"broker {number} is running, but not registered after {READY_MS // 1000} s; see "
-            f"{self._command(f'logs {number}')}"
-        )
+        def reason_of(spec: ClusterSpec, view: ClusterView | None, min_in_sync: int) -> str | None:
+            return None if view is not None and number in view.registered else "not registered"
+
+        if await self._wait_for_view(reason_of, state.spec, READY_MS):
+            raise ClusterError(
+                f"broker {number} is running, but not registered after {READY_MS // 1000} s; see "
+                f"{self._command(f'logs {number}')}"
+            )
 
     async def _stop_all(self, batches: list[list[str]]) -> None:
         for batch in batches:

@@ -9,7 +9,7 @@ import pytest
 from odradek.client.admin.log_dirs import Replica
 from odradek.client.values import PartitionInfo
 from odradek.local_cluster.cluster_spec import ClusterSpec
-from odradek.local_cluster.cluster_view import ClusterView, follower_lag, unready_reason
+from odradek.local_cluster.cluster_view import ClusterView, follower_lag, out_of_sync_reason, unready_reason
 from odradek.local_cluster.live_status import styled_lines
 from odradek.local_cluster.status_report import ClusterStatus, MemberProcess, as_json, make_status
 from odradek.local_cluster.status_text import PROBLEMS_SHOWN, status_lines, summary_line
@@ -63,6 +63,14 @@ def test_cluster_is_ready_when_every_partition_accepts_acks_all(
     view: ClusterView | None, reason: str | None
 ) -> None:
     assert unready_reason(SPEC, view, 2) == reason
+
+
+def test_cluster_is_in_sync_when_no_replica_is_missing() -> None:
+    assert out_of_sync_reason(SPEC, VIEW, 2) is None
+    assert out_of_sync_reason(SPEC, None, 2) == "no broker responds"
+    behind = VIEW._replace(partitions=(A0, A1._replace(in_sync=(2, 1))))
+    assert out_of_sync_reason(SPEC, behind, 2) == "1 partitions under-replicated, first a-1"
+    assert out_of_sync_reason(SPEC, VIEW._replace(controller=None), 2) == "no controller"
 
 
 def test_brokers_with_roles_and_lag() -> None:

@@ -357,6 +357,12 @@ async def _is_stopped(supervisor: Supervisor) -> bool:
     return supervisor.is_stopped()
 
 
+def test_wait_ends_when_all_brokers_are_registered(machine: Machine) -> None:
+    run(machine, up(), lambda supervisor: supervisor.wait_until_in_sync(10), _kill("2"))
+    with pytest.raises(ClusterError, match="not in sync after 10 s: not registered: broker 2; see `odradek"):
+        run(machine, lambda supervisor: supervisor.wait_until_in_sync(10))
+
+
 def test_large_log_is_put_aside_at_the_next_start(machine: Machine) -> None:
     run(machine, up(brokers=1), _kill("1"))
     log = machine.directory.log("broker-1")
