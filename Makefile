@@ -23,7 +23,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster faults model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -111,8 +111,11 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster ONLY=transactions
-	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.support.apache_kafka $(KAFKA)
-	@ODRADEK_MIXED_CLUSTER=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 300 tests/mixed tests/compat/test_mixed_cluster.py -k "$(ONLY)"
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.mixed.harness.kafka_tools $(KAFKA)
+	@PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 300 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
+
+mixed-plants: $(CODEC)  ## mistakes in our broker that the mixed cluster must find: make mixed-plants ONLY=truncate
+	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"
 
 sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 BROKERS=3 SEED=1
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --brokers $(BROKERS) --first $(SEED)

@@ -25,15 +25,8 @@ __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "
 LEFT_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 """kafka-python leaves the socket of a failed connection to the garbage collector, which then warns."""
 
-collect_ignore = [
-    name
-    for name, variable in (
-        ("test_spark_jvm_connector.py", "ODRADEK_SPARK_JVM"),
-        ("test_mixed_cluster.py", "ODRADEK_MIXED_CLUSTER"),
-    )
-    if not os.environ.get(variable)
-]
-"""Their jars come from Maven Central, which no other test needs: `make spark-jvm-connector mixed-cluster`."""
+collect_ignore = [] if os.environ.get("ODRADEK_SPARK_JVM") else ["test_spark_jvm_connector.py"]
+"""Its jars come from Maven Central, which no other test here needs: `make spark-jvm-connector`."""
 
 CLIENT_FACTORIES: dict[str, Callable[[str], Client]] = {
     made.name: made for made in (Confluent, KafkaPython, Aiokafka, OdradekBlocking, OdradekAsyncio)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
-from tests.mixed.mixed_cluster import KAFKA, OURS, MixedCluster
-from tests.support.apache_kafka import fetched_jars
+from tests.mixed.harness.kafka_tools import fetched_classpath
+from tests.mixed.harness.mixed_cluster import KAFKA, OURS, MixedCluster
+from tests.mixed.harness.tally import TALLY
 from tests.support.interbroker.clients import Clients
 
 KAFKA_VERSION = "3.9.1"
+CONTROLLER = OURS if os.environ.get("ODRADEK_MIXED_CONTROLLER") == "ours" else KAFKA[0]
+"""The broker that starts first. Before each test the controller is a broker of its kind."""
 
 
 @pytest.fixture(scope="session")
-def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    cluster = MixedCluster(fetched_jars(KAFKA_VERSION), tmp_path_factory.mktemp("mixed"))
+def classpath() -> str:
+    return fetched_classpath(KAFKA_VERSION)
+
+
+@pytest.fixture(scope="session")
+def running_cluster(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    cluster = MixedCluster(classpath, tmp_path_factory.mktemp("mixed"))
     try:
-        for broker in (*KAFKA, OURS):
-            cluster.start(broker)
+        cluster.start_all(CONTROLLER)
         yield cluster
     finally:
         cluster.close()
@@ -25,10 +33,14 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedC
 
 @pytest.fixture
 def cluster(running_cluster: MixedCluster) -> MixedCluster:
-    running_cluster.start_missing()
+    running_cluster.restore(CONTROLLER)
     return running_cluster
 
 
 @pytest.fixture
 def clients(cluster: MixedCluster) -> Clients:
     return Clients(cluster.bootstrap)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"mixed cluster: {TALLY.describe()}")

@@ -1,21 +1,19 @@
-"""Brokers killed and stopped under load: no acknowledged record is lost, and all return to the ISR."""
+"""Brokers killed, paused, bounced and stopped under load: nothing is lost, and all return to the ISR."""
+
+from __future__ import annotations
 
 import pytest
-from tests.mixed.load import Load, read_values
-from tests.mixed.log_files import log_bytes
-from tests.mixed.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.load import Load, check_load
+from tests.mixed.harness.log_files import check_replicas_equal
+from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
+SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
-def check_records(cluster: MixedCluster, load: Load, topic: str) -> None:
-    """Check that acknowledged records are there once and in order, and logs are equal."""
-    assert load.failures == []
-    values = read_values(cluster.bootstrap, topic)
-    assert values == load.acknowledged
-    logs = {broker: log_bytes(cluster, broker, topic) for broker in BROKERS}
-    assert logs[OURS] == logs[0] == logs[1]
+def others_than(broker: int) -> list[int]:
+    return [other for other in BROKERS if other != broker]
 
 
 @pytest.mark.parametrize(
@@ -27,37 +25,46 @@ def test_killed_broker_returns_and_no_record_is_lost(
     cluster: MixedCluster, clients: Clients, leader: int, victim: int
 ) -> None:
     topic = f"killed-{leader}-{victim}"
-    assignment = [leader, *(broker for broker in BROKERS if broker != leader)]
-    clients.create_topic(topic, [assignment])
+    clients.create_topic(topic, [[leader, *others_than(leader)]])
     cluster.wait_for_partition(topic, leader=leader)
-    survivors = [broker for broker in BROKERS if broker != victim]
-    with Load(cluster.bootstrap, topic) as load:
+    with Load(cluster, topic) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.kill(victim)
-        cluster.wait_for_partition(topic, isr=survivors)
+        cluster.wait_for_partition(topic, isr=others_than(victim))
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.start(victim)
         cluster.wait_for_partition(topic)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-    check_records(cluster, load, topic)
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic)
 
 
-@pytest.mark.parametrize("leader", [OURS, 0], ids=["ours", "kafka"])
-def test_leader_whose_session_expired_during_a_pause_loses_no_record(
-    cluster: MixedCluster, clients: Clients, leader: int
+@pytest.mark.parametrize("victim", [OURS, 0], ids=["ours", "kafka"])
+def test_broker_whose_session_expired_returns_under_a_new_epoch(
+    cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
-    topic = f"paused-{leader}"
-    survivors = [broker for broker in BROKERS if broker != leader]
-    clients.create_topic(topic, [[leader, *survivors]])
-    cluster.wait_for_partition(topic, leader=leader)
-    with Load(cluster.bootstrap, topic) as load:
+    """It leads a partition and follows in two, resumes with requests in its queues, and joins again."""
+    topic = f"paused-{victim}"
+    clients.create_topic(topic, SPREAD)
+    for partition, leader in enumerate(BROKERS):
+        cluster.wait_for_partition(topic, partition, leader=leader)
+    epoch = cluster.znodes.broker_epoch(victim)
+    assert epoch is not None
+    with Load(cluster, topic, range(3)) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        with cluster.paused(leader):
-            cluster.wait_for_partition(topic, leader=survivors[0], isr=survivors)
+        with cluster.session_expired(victim):
+            for partition in range(3):
+                cluster.wait_for_partition(topic, partition, isr=others_than(victim))
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        cluster.wait_for_partition(topic)
+        cluster.wait_until(lambda: (cluster.znodes.broker_epoch(victim) or 0) > epoch)
+        for partition in range(3):
+            cluster.wait_for_partition(topic, partition)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-    check_records(cluster, load, topic)
+        clients.elect_preferred([(topic, victim)])
+        cluster.wait_for_partition(topic, victim, leader=victim)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic, range(3))
 
 
 @pytest.mark.parametrize("victim", [OURS, 1], ids=["ours", "kafka"])
@@ -65,10 +72,10 @@ def test_stopped_leader_hands_over_and_leads_again_when_elected(
     cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
     topic = f"stopped-{victim}"
-    survivors = [broker for broker in BROKERS if broker != victim]
+    survivors = others_than(victim)
     clients.create_topic(topic, [[victim, *survivors]])
     cluster.wait_for_partition(topic, leader=victim)
-    with Load(cluster.bootstrap, topic) as load:
+    with Load(cluster, topic) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.stop(victim)
         cluster.wait_for_partition(topic, leader=survivors[0], isr=survivors)
@@ -78,4 +85,51 @@ def test_stopped_leader_hands_over_and_leads_again_when_elected(
         clients.elect_preferred([(topic, 0)])
         cluster.wait_for_partition(topic, leader=victim)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-    check_records(cluster, load, topic)
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic)
+
+
+@pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
+def test_our_broker_killed_and_restarted_within_its_session(
+    cluster: MixedCluster, clients: Clients, leader: int
+) -> None:
+    """It cannot register before the session of its former process has expired, and then has a new epoch."""
+    topic = f"restarted-{leader}"
+    clients.create_topic(topic, [[leader, *others_than(leader)]])
+    cluster.wait_for_partition(topic, leader=leader)
+    epoch = cluster.znodes.broker_epoch(OURS) or 0
+    with Load(cluster, topic) as load:
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.kill(OURS)
+        assert cluster.start_until_registered(OURS) > 0
+        assert (cluster.znodes.broker_epoch(OURS) or 0) > epoch
+        cluster.wait_for_partition(topic)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic)
+
+
+@pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
+def test_bounce_that_the_controller_notices_late(
+    cluster: MixedCluster, clients: Clients, leader: int
+) -> None:
+    """The controller finds the broker registered as before, under another broker epoch."""
+    topic = f"bounced-{leader}"
+    controller = 1
+    cluster.elect_controller(controller)
+    clients.create_topic(topic, [[leader, *others_than(leader)]])
+    cluster.wait_for_partition(topic, leader=leader)
+    state, epoch = cluster.znodes.partition_state(topic), cluster.znodes.broker_epoch(OURS) or 0
+    with Load(cluster, topic) as load:
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        with cluster.paused(controller):
+            cluster.kill(OURS)
+            cluster.znodes.delete(f"/brokers/ids/{OURS}")  # as if the session had ended by now
+            cluster.launch(OURS)
+            cluster.wait_until(lambda: (cluster.znodes.broker_epoch(OURS) or 0) > epoch)
+        cluster.wait_until_joined(OURS)
+        cluster.wait_for_partition(topic)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        assert cluster.znodes.partition_state(topic)["leader_epoch"] > state["leader_epoch"]
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic)

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.mixed.coordinators import OFFSETS, name_coordinated_by, partition_of, spread_leaders
-from tests.mixed.mixed_cluster import OURS, MixedCluster
+from tests.mixed.harness.coordinators import OFFSETS, name_coordinated_by, partition_of, spread_leaders
+from tests.mixed.harness.mixed_cluster import OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
 SECONDS_MAX = 60.0

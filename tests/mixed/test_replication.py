@@ -1,9 +1,11 @@
 """Replication between Kafka's brokers and ours, in both directions."""
 
+from __future__ import annotations
+
 import pytest
-from tests.mixed.load import read_values
-from tests.mixed.log_files import dump_log, log_bytes
-from tests.mixed.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.load import read_values
+from tests.mixed.harness.log_files import check_replicas_equal
+from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
 RECORD_COUNT = 2_000
@@ -20,10 +22,8 @@ def test_logs_are_equal_after_acks_all(
     for _ in range(BATCH_COUNT):
         clients.produce(topic, 0, RECORD_COUNT // BATCH_COUNT)
     cluster.wait_for_partition(topic, leader=assignment[0])
-    logs = {broker: log_bytes(cluster, broker, topic) for broker in BROKERS}
-    assert logs[OURS] == logs[0] == logs[1]
-    assert len(list(cluster.log_directory(OURS, topic, 0).glob("*.log"))) > 1, "the topic's segment.bytes"
-    dump = dump_log(cluster, OURS, topic)
-    assert len(dump) > RECORD_COUNT
-    assert dump == dump_log(cluster, 0, topic)
-    assert len(read_values(cluster.bootstrap, topic)) == RECORD_COUNT
+    check_replicas_equal(cluster, topic)
+    segments = list(cluster.replica_path(OURS, topic).glob("*.log"))
+    assert len(segments) > 1, "the topic's segment.bytes"
+    for broker in BROKERS:
+        assert len(read_values(cluster.address(broker), topic)) == RECORD_COUNT

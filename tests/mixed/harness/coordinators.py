@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from tests.mixed.mixed_cluster import BROKERS, MixedCluster
+from kio.schema.describe_transactions.v0 import request as describe_transactions
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
 from tests.support.interbroker.clients import Clients
+from tests.support.raw_connection import RawConnection
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITION_COUNT = 3
@@ -38,3 +40,13 @@ def spread_leaders(cluster: MixedCluster, clients: Clients, topic: str) -> None:
     for partition in range(PARTITION_COUNT):
         preferred = cluster.metadata(0).partitions[topic, partition].replicas[0]
         cluster.wait_for_partition(topic, partition, leader=preferred)
+
+
+def transaction_state(cluster: MixedCluster, coordinator: int, transactional_id: str) -> str:
+    """Return the state of a transaction, as its coordinator describes it."""
+    message = describe_transactions.DescribeTransactionsRequest(
+        transactional_ids=(transactional_id,),  # type: ignore[arg-type]
+    )
+    with RawConnection(cluster.address(coordinator)) as connection:
+        (described,) = connection.exchange(message).transaction_states
+    return str(described.transaction_state)

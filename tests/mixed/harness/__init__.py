@@ -1,0 +1,1 @@
+"""A cluster of Apache Kafka brokers and ours, faults, load, and checks of its logs and znodes."""

@@ -1,0 +1,260 @@
+"""Brokers of Apache Kafka and ours on a ZooKeeper server: their processes, and faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.peers.server_process import BrokerFailed, ServerProcess
+from kio.schema.metadata.v8 import request as metadata
+from tests.mixed.harness.broker_spec import JAVA, LATEST_IBP, BrokerSpec, Kind
+from tests.mixed.harness.tally import TALLY
+from tests.mixed.harness.znodes import CONTROLLER, NO_BROKER, Znodes
+from tests.support.broker import free_port
+from tests.support.raw_connection import ConnectionEnded, RawConnection
+
+from odradek.system.local_zookeeper import LocalZooKeeper
+
+KAFKA = (0, 1)
+OURS = 2
+BROKERS = (*KAFKA, OURS)
+MIXED = (Kind.KAFKA, Kind.KAFKA, Kind.ODRADEK)
+ALL_KAFKA = (Kind.KAFKA,) * 3
+WAIT_SECONDS_MAX = 90.0
+POLL_SECONDS = 0.1
+START_ATTEMPTS_MAX = 20
+LOG4J = """log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.org.apache.zookeeper=WARN
+"""
+
+
+class PartitionMetadata(NamedTuple):
+    """The state of a partition, as a broker answers Metadata."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class ClusterMetadata(NamedTuple):
+    controller: int
+    brokers: frozenset[int]
+    partitions: dict[tuple[str, int], PartitionMetadata]
+
+
+class MixedCluster:
+    """ZooKeeper and brokers 0, 1 and 2. ``specs`` holds what the next start of a broker uses."""
+
+    def __init__(self, classpath: str, home: Path, kinds: Sequence[Kind] = MIXED) -> None:
+        self.home = home
+        self._classpath = classpath
+        home.mkdir(parents=True, exist_ok=True)
+        self.specs = {
+            broker: BrokerSpec(broker, kind, free_port(), [home / f"broker-{broker}"])
+            for broker, kind in enumerate(kinds)
+        }
+        self._processes: dict[int, ServerProcess] = {}
+        self._log4j = home / "log4j.properties"
+        self._log4j.write_text(LOG4J)
+        self._zookeeper = LocalZooKeeper(home / "zookeeper", os.environ, tick_ms=1000, is_durable=False)
+        self.znodes = Znodes(self._zookeeper.connect_string)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(spec.address for spec in self.specs.values())
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Brokers that run and are not paused."""
+        return tuple(self._processes)
+
+    def address(self, broker: int) -> str:
+        return self.specs[broker].address
+
+    def replica_path(self, broker: int, topic: str, partition: int = 0) -> Path:
+        """Return the directory of a replica, in whichever log directory it is."""
+        log_dirs = self.specs[broker].log_dirs
+        paths = [log_dir / f"{topic}-{partition}" for log_dir in log_dirs]
+        return next((path for path in paths if path.is_dir()), paths[0])
+
+    # Processes
+
+    def start_all(self, controller: int = KAFKA[0], ibp: str = LATEST_IBP) -> None:
+        """Start all brokers, the controller first."""
+        for spec in self.specs.values():
+            spec.ibp = ibp
+        self.start(controller)
+        self.wait_until(lambda: self.znodes.controller() == controller)
+        others = [broker for broker in self.specs if broker != controller]
+        for broker in others:
+            self.launch(broker)
+        for broker in others:
+            self.wait_until_joined(broker)
+
+    def start(self, broker: int, *, ibp: str | None = None) -> None:
+        """Start the broker and wait until all running brokers have it in their metadata."""
+        self.launch(broker, ibp=ibp)
+        self.wait_until_joined(broker)
+
+    def launch(self, broker: int, *, ibp: str | None = None) -> None:
+        """Start the process of a broker without waiting."""
+        spec = self.specs[broker]
+        spec.ibp = ibp or spec.ibp
+        properties = self.home / f"broker-{broker}.properties"
+        properties.write_text(spec.properties(self._zookeeper.connect_string))
+        command = spec.command(properties, self._classpath, [f"-Dlog4j.configuration=file:{self._log4j}"])
+        self._processes[broker] = ServerProcess(command, self.home / f"broker-{broker}.out", None)
+
+    def wait_until_joined(self, broker: int) -> None:
+        try:
+            self.wait_until(lambda: all(broker in self.metadata(each).brokers for each in self._processes))
+        except BrokerFailed:
+            process = self._processes.pop(broker)
+            process.stop()
+            raise
+
+    def start_until_registered(self, broker: int) -> int:
+        """Start a broker again and again, as a supervisor does; return the number of starts that failed.
+
+        A broker exits while the registration of its former process exists.
+        """
+        for failures in range(START_ATTEMPTS_MAX):
+            try:
+                self.start(broker)
+            except BrokerFailed:
+                continue
+            return failures
+        raise TimeoutError(f"broker {broker} must start within {START_ATTEMPTS_MAX} attempts")
+
+    def restart(self, broker: int, *, ibp: str | None = None) -> None:
+        """Shut the broker down and start it, with another inter-broker protocol version if given."""
+        self.stop(broker)
+        self.start(broker, ibp=ibp)
+
+    def restore(self, controller: int) -> None:
+        """Start what a failed test left down, with the usual settings and a controller of the usual kind."""
+        for broker, spec in self.specs.items():
+            is_usual = spec.ibp == LATEST_IBP and not spec.settings
+            spec.ibp, spec.settings = LATEST_IBP, {}
+            if broker in self._processes and not is_usual:
+                self.stop(broker)
+            if broker not in self._processes:
+                self.start_until_registered(broker)
+        current = self.specs.get(self.znodes.controller())
+        if current is None or current.kind is not self.specs[controller].kind:
+            self.elect_controller(controller)
+
+    def stop(self, broker: int) -> None:
+        """Shut the broker down as an operator does."""
+        TALLY.faults["stops"] += 1
+        self._processes.pop(broker).stop()
+
+    def kill(self, broker: int) -> None:
+        TALLY.faults["kills"] += 1
+        self._processes.pop(broker).kill()
+
+    @contextmanager
+    def paused(self, *brokers: int) -> Iterator[None]:
+        """Stop the processes of brokers for a while; meanwhile they do not count as running."""
+        TALLY.faults["pauses"] += len(brokers)
+        processes = {broker: self._processes.pop(broker) for broker in brokers}
+        for process in processes.values():
+            os.kill(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes.values():
+                os.kill(process.pid, signal.SIGCONT)
+            self._processes |= processes
+
+    @contextmanager
+    def session_expired(self, broker: int) -> Iterator[None]:
+        """Pause a broker until ZooKeeper has removed its registration; resume it at the end."""
+        TALLY.faults["expired sessions"] += 1
+        with self.paused(broker):
+            self.wait_until(lambda: self.znodes.broker_epoch(broker) is None)
+            yield
+
+    def elect_controller(self, broker: int) -> None:
+        """Delete the controller's node while only this broker runs, so that it is elected."""
+        TALLY.faults["controller moves"] += 1
+        others = [other for other in self._processes if other != broker]
+        with ExitStack() as stack:
+            stack.enter_context(self.paused(*others))
+            TALLY.faults["pauses"] -= len(others)
+            self.znodes.delete(CONTROLLER)
+            self.wait_until(lambda: self.znodes.controller() == broker)
+        self.wait_until(lambda: all(self.metadata(each).controller == broker for each in self._processes))
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+        self.znodes.close()
+        self._zookeeper.stop()
+
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run a command-line tool of Kafka; return its output."""
+        command = [*JAVA, "-cp", self._classpath, name, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise AssertionError(f"{name} must succeed, got {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    # State
+
+    def metadata(self, broker: int) -> ClusterMetadata:
+        """Return the metadata of a broker; nothing if it does not answer."""
+        request = metadata.MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        try:
+            with RawConnection(self.address(broker)) as connection:
+                response = connection.exchange(request)
+        except (OSError, ConnectionEnded):
+            return ClusterMetadata(NO_BROKER, frozenset(), {})
+        partitions = {
+            (topic.name, int(each.partition_index)): PartitionMetadata(
+                int(each.leader_id),
+                tuple(map(int, each.replica_nodes)),
+                tuple(map(int, each.isr_nodes)),
+                tuple(map(int, each.offline_replicas)),
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        brokers = frozenset(int(each.node_id) for each in response.brokers)
+        return ClusterMetadata(int(response.controller_id), brokers, partitions)
+
+    def wait_for_partition(
+        self, topic: str, partition: int = 0, *, leader: int | None = None, isr: Sequence[int] = BROKERS
+    ) -> None:
+        """Wait until all running brokers agree on the leader and the ISR of a partition."""
+
+        def is_reached(broker: int) -> bool:
+            state = self.metadata(broker).partitions.get((topic, partition))
+            return state is not None and leader in (None, state.leader) and set(state.isr) == set(isr)
+
+        self.wait_until(lambda: all(map(is_reached, self._processes)))
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while not condition():
+            for process in self._processes.values():
+                process.must_live()
+            if time.monotonic() > deadline:
+                states = {broker: self.metadata(broker) for broker in self._processes}
+                raise TimeoutError(f"condition must hold within {WAIT_SECONDS_MAX} s, metadata is {states}")
+            time.sleep(POLL_SECONDS)

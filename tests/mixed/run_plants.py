@@ -1,0 +1,134 @@
+"""Plant mistakes in our broker and see the mixed cluster find them: ``make mixed-plants ONLY=truncate``.
+
+Each plant is made in a copy of ``src``. The tests named with it run until the first one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.simulation.plants import PLANTS, SimulationPlant
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 1200
+
+
+class Trial(NamedTuple):
+    """A plant of the simulation, by the beginning of its description, or a new one, and tests to run."""
+
+    plant: str | SimulationPlant
+    tests: str
+
+
+DIVERGENT = "divergent_tails"
+EXPIRED = "session_expired and ours"
+TRIALS: Final = [
+    Trial("acknowledge before the high watermark", DIVERGENT),
+    Trial("do not truncate what the leader does not have", DIVERGENT),
+    Trial("keep the leader epochs of truncated records", DIVERGENT),
+    Trial("a diverging fetch counts as progress", DIVERGENT),
+    Trial("no start offset for a new leader epoch", DIVERGENT),
+    Trial("acknowledge although another broker became leader meanwhile", EXPIRED),
+    Trial("accept an outdated LeaderAndIsr", EXPIRED),
+    Trial("accept requests of a former controller", "controllers"),
+    Trial("truncate to the high watermark when becoming follower", DIVERGENT),
+    Trial("follower passes on a high watermark beyond its log", DIVERGENT),
+    Trial(
+        SimulationPlant(
+            "do not tell the controller of a failed directory",
+            "odradek/broker/broker.py",
+            "            self._log_dir_notifier.notify()\n",
+            "            pass\n",
+        ),
+        "failed_directory and vanishes",
+    ),
+    Trial(
+        SimulationPlant(
+            "stay away after the session has expired",
+            "odradek/broker/membership.py",
+            "            self._spawn(controller.stop())\n        self._rejoin()\n",
+            "            self._spawn(controller.stop())\n",
+        ),
+        EXPIRED,
+    ),
+    Trial(
+        SimulationPlant(
+            "register again under the former broker epoch",
+            "odradek/broker/membership.py",
+            "        self.broker_epoch = await register_broker(\n"
+            "            store, self._broker_id, registration, self._registered_session_id\n"
+            "        )\n",
+            "        epoch = await register_broker(\n"
+            "            store, self._broker_id, registration, self._registered_session_id\n"
+            "        )\n"
+            "        self.broker_epoch = max(self.broker_epoch, 0) or epoch\n",
+        ),
+        EXPIRED,
+    ),
+    Trial(
+        SimulationPlant(
+            "take over the log of a former topic with the same name",
+            "odradek/replication/control_requests.py",
+            "        return RoleDecision(False, ErrorCode.INCONSISTENT_TOPIC_ID)\n",
+            "        pass\n",
+        ),
+        "former_topic and ours",
+    ),
+]
+
+
+def find_plant(trial: Trial) -> SimulationPlant:
+    if isinstance(trial.plant, SimulationPlant):
+        return trial.plant
+    return next(plant for plant in PLANTS if plant.mistake.startswith(trial.plant))
+
+
+def run(trial: Trial) -> str:
+    """Return the tests that failed, or that none did."""
+    plant = find_plant(trial)
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        module = source / plant.path
+        text = module.read_text()
+        if text.count(plant.before) != 1:
+            return f"stale: occurs {text.count(plant.before)} times in {plant.path}"
+        module.write_text(text.replace(plant.before, plant.after))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "300", "tests/mixed"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
+        done = subprocess.run(
+            [*command, "-k", trial.tests, f"--basetemp={directory}/pytest"],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"found: {failed[-1][:300]}" if failed else f"not found: {done.stdout.splitlines()[-1:]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Plant mistakes in our broker of a mixed cluster.")
+    parser.add_argument("--only", default="", help="Part of the description.")
+    options = parser.parse_args()
+    trials = [trial for trial in TRIALS if options.only in find_plant(trial).mistake]
+    missed = 0
+    for trial in trials:
+        line = run(trial)
+        missed += not line.startswith("found")
+        print(f"{find_plant(trial).mistake}: {line}", flush=True)
+    print(f"{len(trials)} plants, {missed} not found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
