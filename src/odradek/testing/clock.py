@@ -16,7 +16,7 @@ import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from heapq import heappush
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
     task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
     process = _PROCESS.get()
     if process is not None:
-        process.tasks.add(task)
+        process.tasks[task] = None
     return task
 
 
@@ -147,7 +147,8 @@ class Process:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.tasks: WeakKeyDictionary[asyncio.Task[Any], None] = WeakKeyDictionary()
+        """Tasks, oldest first: they are cancelled in an order that a seed repeats."""
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
         self.is_paused = False

@@ -44,7 +44,8 @@ class MemoryNetwork:
         self.delay_max_ms = delay_max_ms
         self.splits = splits
         self.window_bytes = window_bytes
-        self.connections: set[MemoryConnection] = set()
+        self.connections: dict[MemoryConnection, None] = {}
+        """Open connections, oldest first: faults hit them in an order that a seed repeats."""
         self.unknown_hosts: set[str] = set()
         """Host names that do not resolve."""
         self._entropy = entropy
@@ -66,6 +67,13 @@ class MemoryNetwork:
     def block(self, sender: str, receiver: str) -> None:
         """Partition two hosts in one direction."""
         self._blocked.add((sender, receiver))
+
+    def unblock(self, sender: str, receiver: str) -> None:
+        """End a partition in one direction: bytes that waited are delivered."""
+        self._blocked.discard((sender, receiver))
+        for connection in list(self.connections):
+            if (connection.host, connection.peer_host) == (sender, receiver):
+                connection.resume_delivery()
 
     def heal(self) -> None:
         self._blocked.clear()
@@ -186,7 +194,7 @@ class MemoryConnection:
         self._is_muted = False
         self._is_closing = False
         self._is_closed = False
-        network.connections.add(self)
+        network.connections[self] = None
 
     def attach(self, receiver: Receiver, context: contextvars.Context) -> None:
         self._receiver = receiver
@@ -333,7 +341,7 @@ class MemoryConnection:
         self._is_closed = self._is_closing = self._is_paused = True
         self._queue.clear()
         self.queued_bytes = 0
-        self._network.connections.discard(self)
+        self._network.connections.pop(self, None)
         other = self.other
         if other is not None and not self._is_muted:
             other._is_at_end = True

@@ -116,7 +116,7 @@ class InterBrokerRequests:
             broker_id, listener_name, metadata_cache, network, clock, entropy, request_timeout_ms
         )
         self._pool = self._peers.open_pool(f"broker-{broker_id}")
-        self._channels: set[RemoteChannel] = set()
+        self._channels: dict[RemoteChannel, None] = {}
 
     async def send(
         self, broker_id: int, request: Any, timeout_ms: int, *, version_max: int | None = None
@@ -136,9 +136,12 @@ class InterBrokerRequests:
             return LocalChannel(self)
         if len(self._channels) >= CHANNELS_MAX:
             raise RuntimeError(f"at most {CHANNELS_MAX} channels may be open")
-        channel = RemoteChannel(self._peers, broker_id, name, self._channels.discard)
-        self._channels.add(channel)
+        channel = RemoteChannel(self._peers, broker_id, name, self._remove_channel)
+        self._channels[channel] = None
         return channel
+
+    def _remove_channel(self, channel: RemoteChannel) -> None:
+        self._channels.pop(channel, None)
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail with ``ConnectionFailed``."""

@@ -73,7 +73,8 @@ class Listener:
 
     def __init__(self, name: str, quotas: ConnectionQuotas, make_session: MakeSession) -> None:
         self.name = name
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
+        """Open sessions, oldest first: they are closed in that order."""
         self._quotas = quotas
         self._make_session = make_session
         self._socket: ListeningSocket | None = None
@@ -104,7 +105,7 @@ class Listener:
             self._socket.close()
 
     def on_session_closed(self, session: Session) -> None:
-        self.sessions.discard(session)
+        self.sessions.pop(session, None)
         self._quotas.closed(session.peer_host)
 
     def close_idle(self, now_ms: int, idle_max_ms: int) -> None:
@@ -128,5 +129,5 @@ class Listener:
         session = self._make_session(connection, self)
         if not self._is_serving:
             session.hold()
-        self.sessions.add(session)
+        self.sessions[session] = None
         return session
