@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from tests.simulation.storms import Storms
+
 from odradek.ports.entropy import Entropy
 from odradek.testing.cluster import SimulatedBroker, SimulatedCluster
 from odradek.testing.scripted_controller import CONTROLLER_HOST
 
 SESSION_TIMEOUT_S = 6.0
+STORM_WEIGHT = 6
+"""Storms among 21 faults."""
+REPLAYED_REQUESTS = 4
 
 Fault = Callable[[], Awaitable[str | None]]
 """Injects a fault; returns its description, or None if it does not apply now."""
@@ -24,6 +29,7 @@ class FaultInjector:
         self._power_failures = power_failures
         self._restarts: set[asyncio.Task[None]] = set()
         self.history: list[str] = []
+        self._storms = Storms(cluster, entropy, self._record, self._kill_and_restart)
         self._faults: Sequence[Fault] = [
             self._kill,
             self._stop,
@@ -40,6 +46,7 @@ class FaultInjector:
             self._replay,
             self._reset,
             self._step_clock,
+            *[self._storms.run] * STORM_WEIGHT,
         ]
 
     async def run(self, count: int) -> None:
@@ -79,10 +86,14 @@ class FaultInjector:
         broker = self._broker()
         if broker is None:
             return None
+        await self._kill_and_restart(broker)
+        return f"killed {broker.host}"
+
+    async def _kill_and_restart(self, broker: SimulatedBroker) -> None:
         power_failure = self._power_failures and self._entropy.below(2) == 0
+        self._record(f"kill {broker.host}{' with power failure' if power_failure else ''}")
         await broker.kill(power_failure=power_failure)
         self._restart_later(broker, was_killed=True)
-        return f"kill {broker.host}{' with power failure' if power_failure else ''}"
 
     async def _stop(self) -> str | None:
         broker = self._broker()
@@ -107,6 +118,9 @@ class FaultInjector:
         if not broker.is_running:
             await broker.start()
             self._record(f"started {broker.host}")
+            if self._entropy.below(2):
+                # Retries of a controller that has not noticed the restart.
+                self._cluster.controller.replay_latest(broker.broker_id, REPLAYED_REQUESTS)
 
     async def _pause(self) -> str | None:
         broker = self._broker()

@@ -1,7 +1,8 @@
 # ruff: noqa: E501 - lines of code are as long as they are
 """Known mistakes of replication, each planted as one change, that a simulation must find.
 
-``before`` occurs once in the module and becomes ``after``.
+``before`` occurs once in the module and becomes ``after``. Where two checks guard the same thing, a plant
+removes both: without one of them nothing can go wrong.
 """
 
 from __future__ import annotations
@@ -11,11 +12,22 @@ from typing import Final, NamedTuple
 REPLICATION: Final = "odradek/replication"
 
 
+class Edit(NamedTuple):
+    path: str
+    before: str
+    after: str
+
+
 class SimulationPlant(NamedTuple):
     mistake: str
     path: str
     before: str
     after: str
+    also: tuple[Edit, ...] = ()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return (Edit(self.path, self.before, self.after), *self.also)
 
 
 PLANTS: Final = [
@@ -114,6 +126,13 @@ PLANTS: Final = [
         f"{REPLICATION}/follower.py",
         "        if not self.is_active:\n",
         "        if False:\n",
+        (
+            Edit(
+                f"{REPLICATION}/fetchers/fetcher.py",
+                "        return self.partitions.get(partition.topic_partition) is partition and partition.follower.is_active\n",
+                "        return True\n",
+            ),
+        ),
     ),
     SimulationPlant(
         "acknowledge follower appends before they are flushed",
@@ -128,7 +147,7 @@ PLANTS: Final = [
         "            pass\n",
     ),
     SimulationPlant(
-        "a diverging fetch counts as progress",
+        "serve a follower whose log diverges",
         f"{REPLICATION}/leader_epochs.py",
         "    if epoch < last_fetched_epoch or end_offset < fetch_offset:\n        return epoch, end_offset\n    return None\n",
         "    return None\n",
@@ -150,5 +169,53 @@ PLANTS: Final = [
         f"{REPLICATION}/leader.py",
         "        return None if len(in_sync) == len(self.isr) else in_sync\n",
         "        return None\n",
+    ),
+    SimulationPlant(
+        "a diverging fetch counts as progress",
+        "odradek/broker/handlers/fetch.py",
+        "                if result.diverging_epoch < 0:\n",
+        "                if True:\n",
+    ),
+    SimulationPlant(
+        "keep follower offsets over an epoch that the leader missed",
+        f"{REPLICATION}/leader.py",
+        "        stayed_leader = NO_LEADER_EPOCH != self.leader_epoch == leader_epoch - 1\n",
+        "        stayed_leader = self.leader_epoch != NO_LEADER_EPOCH\n",
+    ),
+    SimulationPlant(
+        "truncate to the leader's end of an epoch that the follower does not know",
+        f"{REPLICATION}/fetchers/truncation.py",
+        "        return OffsetTruncation(min(own.end_offset, local.log_end_offset), is_complete=False)\n",
+        "        return OffsetTruncation(min(leader.end_offset, local.log_end_offset), is_complete=True)\n",
+    ),
+    SimulationPlant(
+        "accept the response to an earlier ISR change",
+        f"{REPLICATION}/leader.py",
+        "        if self._proposed is not change:\n",
+        "        if self._proposed is None:\n",
+    ),
+    SimulationPlant(
+        "commit records of the leader before they are flushed",
+        f"{REPLICATION}/partition.py",
+        "        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset\n",
+        "        end_offset = log.log_end_offset\n",
+    ),
+    SimulationPlant(
+        "take over the high watermark of a leader that lags behind",
+        f"{REPLICATION}/follower.py",
+        "        log.high_watermark = max(log.high_watermark, high_watermark)\n",
+        "        log.high_watermark = high_watermark\n",
+    ),
+    SimulationPlant(
+        "show consumers what is not committed",
+        f"{REPLICATION}/partition.py",
+        "        end_offset = stable if is_committed else high_watermark\n",
+        "        end_offset = stable if is_committed else log.log_end_offset\n",
+    ),
+    SimulationPlant(
+        "register again under the broker epoch of before",
+        "odradek/broker/membership.py",
+        "        self.broker_epoch = await register_broker(store, self._broker_id, registration, former_session_ids)\n",
+        "        epoch = await register_broker(store, self._broker_id, registration, former_session_ids)\n        if self.broker_epoch == NO_EPOCH:\n            self.broker_epoch = epoch\n",
     ),
 ]

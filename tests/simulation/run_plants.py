@@ -40,11 +40,11 @@ def run_plant(plant: SimulationPlant, first: int, seeds: int) -> str:
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        module = source / plant.path
-        text = module.read_text()
-        if text.count(plant.before) != 1:
-            return f"stale: occurs {text.count(plant.before)} times in {plant.path}"
-        module.write_text(text.replace(plant.before, plant.after))
+        for path, before, after in plant.edits:
+            text = (source / path).read_text()
+            if text.count(before) != 1:
+                return f"stale: occurs {text.count(before)} times in {path}"
+            (source / path).write_text(text.replace(before, after))
         command = [sys.executable, "-m", "tests.simulation.run_plants", "--find", str(first), str(seeds)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         done = subprocess.run(

@@ -28,4 +28,5 @@ def test_simulation_repeats_exactly() -> None:
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.mistake)
 def test_plant_fits_the_code(plant) -> None:
-    assert (ROOT / "src" / plant.path).read_text().count(plant.before) == 1
+    for path, before, _ in plant.edits:
+        assert (ROOT / "src" / path).read_text().count(before) == 1

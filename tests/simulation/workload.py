@@ -25,6 +25,7 @@ ACKS_ALL, ACKS_LEADER = -1, 1
 REQUEST_TIMEOUT_S = 15
 PRODUCE_TIMEOUT_MS = 5_000
 BATCH_RECORDS_MAX = 3
+PAUSE_MAX_MS = 300
 
 FAILURES = (OSError, TimeoutError, ConnectionEnded)
 
@@ -93,7 +94,7 @@ class Producer:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._entropy.below(200) / 1000)
+            await asyncio.sleep(self._entropy.below(PAUSE_MAX_MS) / 1000)
             partition = self._partitions[self._entropy.below(len(self._partitions))]
             acks = ACKS_LEADER if self._entropy.below(4) == 0 else ACKS_ALL
             await self.produce(partition, acks)

@@ -9,18 +9,19 @@ paused, cut off, lose their store session, or get a step of their wall clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Environment
 from odradek.model.ids import TopicPartition
+from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
 from odradek.testing.broker import STORE_ADDRESS, DelayedEnsemble
 from odradek.testing.clock import Process, VirtualClock, VirtualLoop
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
-from odradek.testing.invariants import Incarnation, InvariantChecker, StoredIsr, Violation
+from odradek.testing.invariants import Incarnation, InvariantChecker, Violation
 from odradek.testing.network import MemoryNetwork
 from odradek.testing.scripted_controller import CONTROLLER_HOST, ScriptedController
 from odradek.testing.workers import InlineWorkers
@@ -80,6 +81,10 @@ class SimulatedBroker:
         self.files.sync_dir("/")
 
     @property
+    def replicas(self) -> ReplicaManager | None:
+        return None if self.broker is None else self.broker.replica_manager
+
+    @property
     def is_running(self) -> bool:
         return self.broker is not None and not self._is_stopping
 
@@ -100,7 +105,7 @@ class SimulatedBroker:
         except BaseException:
             await self._end_process()
             raise
-        self.broker = broker
+        self._set_broker(broker)
 
     def _environment(self) -> Environment:
         cluster = self._cluster
@@ -119,16 +124,20 @@ class SimulatedBroker:
         if self.broker is not None and not self._is_stopping:
             self._is_stopping = True
             await self._process.run(self.broker.stop())
-            self.broker = None
+            self._set_broker(None)
             await self._end_process()
 
     async def kill(self, *, power_failure: bool = False) -> None:
         """End the process at once. Its store session stays until it expires."""
-        self.broker = None
+        self._set_broker(None)
         self._cluster.network.reset_all(self.host)
         if power_failure:
             self.files.crash(self._cluster.entropy)
         await self._end_process()
+
+    def _set_broker(self, broker: Broker | None) -> None:
+        self.broker = broker
+        self._cluster.incarnations_changed()
 
     async def _end_process(self) -> None:
         self.files.end_process()
@@ -181,7 +190,11 @@ class SimulatedCluster:
             )
             for broker_id in range(brokers)
         }
-        self.checker = InvariantChecker(self._incarnations, self._stored_isr)
+        self._incarnations: list[Incarnation] = []
+        self._min_isr = int((settings or {}).get("min.insync.replicas", "1"))
+        self.checker = InvariantChecker(
+            lambda: self._incarnations, self.controller.state.states.get, self._copies_min
+        )
         self.on_violation: Callable[[Violation], None] = _raise
         """Called with the first violation, after which nothing is checked."""
         self._loop = loop
@@ -224,11 +237,13 @@ class SimulatedCluster:
     def partitions(self) -> list[TopicPartition]:
         return sorted(self.controller.state.states)
 
-    def _incarnations(self) -> Iterator[Incarnation]:
-        for broker in self.brokers.values():
-            if broker.broker is not None:
-                yield Incarnation(broker.broker_id, broker.incarnation, broker.broker.replica_manager)
+    def incarnations_changed(self) -> None:
+        """Note that a broker process began or ended."""
+        self._incarnations = [
+            Incarnation(broker.broker_id, broker.incarnation, replicas, replicas.state_changes)
+            for broker in self.brokers.values()
+            if (replicas := broker.replicas) is not None
+        ]
 
-    def _stored_isr(self, partition: TopicPartition) -> StoredIsr | None:
-        state = self.controller.state.states.get(partition)
-        return None if state is None else StoredIsr(state.leader_epoch, state.isr)
+    def _copies_min(self, partition: TopicPartition) -> int:
+        return min(self._min_isr, len(self.controller.state.replicas[partition]))

@@ -1,9 +1,13 @@
 """A controller for simulations: Kafka's rules for leaders and ISR, driven by a test.
 
 It is a broker without replicas on a host of its own: it registers in the store, is named as controller in
-UpdateMetadata, and serves AlterPartition, AllocateProducerIds and ControlledShutdown. Requests to one
-broker keep their order and are retried until that broker's epoch is gone. ``fail_over`` replaces it by its
-successor with the next controller epoch; ``replay`` sends an old request once more, as a network may.
+UpdateMetadata, and serves AlterPartition, AllocateProducerIds and ControlledShutdown. Requests to one broker
+keep their order and are retried until that broker's epoch is gone.
+
+Tests make it slow and unreliable: ``fail_over`` replaces it by its successor with the next controller epoch,
+while queued requests of the former one are lost or come late; ``replay`` sends an old request once more, as a
+retry does whose first attempt was only slow; ``hold_requests`` delays what one broker is told;
+``hold_responses`` delays responses to AlterPartition whose changes are stored.
 
 Decisions are in ``ControllerState``.
 """
@@ -35,13 +39,19 @@ from odradek.store.znodes import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from odradek.testing.controller_channel import (
+from odradek.testing.controller.channel import (
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
     ControllerChannel,
 )
-from odradek.testing.controller_state import ControllerState, PartitionState
+from odradek.testing.controller.requests import (
+    CONTROLLER_ID,
+    leader_and_isr_request,
+    stop_replica_request,
+    update_metadata_request,
+)
+from odradek.testing.controller.state import ControllerState, PartitionState
 from odradek.testing.network import MemoryHost
 from odradek.testing.request_server import RequestServer
 from odradek.wire.messages.allocate_producer_ids import (
@@ -60,26 +70,7 @@ from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from odradek.wire.messages.leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
-)
-from odradek.wire.messages.stop_replica import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaTopicState,
-)
-from odradek.wire.messages.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
 
-CONTROLLER_ID: Final = 100
 CONTROLLER_HOST: Final = "controller"
 PORT: Final = 9092
 LISTENER: Final = "PLAINTEXT"
@@ -100,6 +91,12 @@ class ScriptedController:
         self._changes: asyncio.Queue[Callable[[], Any]] = asyncio.Queue()
         self._channels: dict[int, ControllerChannel] = {}
         self._next_producer_id = 0
+        self._former_channels: list[ControllerChannel] = []
+        """Channels of former controllers that may still send."""
+        self._sent: dict[int, Sequence[tuple[int, Any]]] = {}
+        """Requests sent to the last incarnation of each broker."""
+        self._may_respond = asyncio.Event()
+        self._may_respond.set()
         self._server = RequestServer(
             {
                 ALTER_PARTITION: (range(4), self._alter_partition),
@@ -134,7 +131,7 @@ class ScriptedController:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        for channel in self._channels.values():
+        for channel in [*self._channels.values(), *self._former_channels]:
             channel.close()
         self._server.close()
 
@@ -184,6 +181,7 @@ class ScriptedController:
             self.state.offline = {item for item in self.state.offline if item[1] != broker_id}
             channel = self._channels.pop(broker_id, None)
             if channel is not None:
+                self._sent[broker_id] = tuple(channel.sent)
                 channel.close()
         if not broker_ids:
             return
@@ -203,7 +201,9 @@ class ScriptedController:
         self.state.brokers.update(brokers)
         for broker_id, broker in brokers.items():
             if broker_id != CONTROLLER_ID:
-                self._channels[broker_id] = ControllerChannel(self._host, broker_id, broker)
+                self._channels[broker_id] = ControllerChannel(
+                    self._host, broker_id, broker, self._sent.get(broker_id, ())
+                )
         self._send_update_metadata(self.state.brokers, ())
         self._send_update_metadata(brokers, self.state.states)
         hosted = [p for p, replicas in self.state.replicas.items() if set(replicas) & brokers.keys()]
@@ -251,10 +251,23 @@ class ScriptedController:
         await self._write({partition: self.state.next_state(state, leader, (leader,))})
 
     async def fail_over(self) -> None:
-        """Become the next controller: drop what is queued, send the whole state under the next epoch."""
+        """Become the next controller: send the whole state under the next epoch, on new connections.
+
+        Requests that the former controller has queued are lost, or sent late: it may not know yet.
+        """
         self.state.controller_epoch += 1
-        for channel in self._channels.values():
-            channel.drop_queued()
+        for channel in self._former_channels:
+            channel.close()
+        self._former_channels = []
+        for broker_id, channel in self._channels.items():
+            if self._entropy.below(2):
+                channel.close()
+            else:
+                channel.release()
+                self._former_channels.append(channel)
+            self._channels[broker_id] = ControllerChannel(
+                self._host, broker_id, self.state.brokers[broker_id], channel.sent
+            )
         self._send_update_metadata(self.state.brokers, self.state.states)
         self._send_leader_and_isr(list(self.state.states), self.state.brokers)
         await self._elect_offline()
@@ -273,6 +286,30 @@ class ScriptedController:
         channel = channels[self._entropy.below(len(channels))]
         channel.replay(self._entropy.below(len(channel.sent)))
         return True
+
+    def replay_latest(self, broker_id: int, count: int = 1) -> None:
+        """Send the latest LeaderAndIsr requests to a broker again, also those to its last incarnation."""
+        channel = self._channels.get(broker_id)
+        if channel is not None:
+            sent = [index for index, (api_key, _) in enumerate(channel.sent) if api_key == LEADER_AND_ISR]
+            for index in sent[-count:]:
+                channel.replay(index)
+
+    def hold_requests(self, broker_id: int) -> None:
+        """Queue requests to a broker until ``release_requests``."""
+        if broker_id in self._channels:
+            self._channels[broker_id].hold()
+
+    def release_requests(self) -> None:
+        for channel in self._channels.values():
+            channel.release()
+
+    def hold_responses(self) -> None:
+        """Respond to no AlterPartition request until ``release_responses``; changes are stored at once."""
+        self._may_respond.clear()
+
+    def release_responses(self) -> None:
+        self._may_respond.set()
 
     async def _write(self, changed: Mapping[TopicPartition, PartitionState]) -> None:
         """Write states to the store, then tell the replicas and all brokers."""
@@ -299,96 +336,16 @@ class ScriptedController:
         for broker_id in broker_ids:
             hosted = [p for p in partitions if broker_id in self.state.replicas[p]]
             if hosted and broker_id in self._channels:
-                request = self._leader_and_isr_request(broker_id, hosted, is_new=is_new)
+                request = leader_and_isr_request(self.state, broker_id, hosted, is_new=is_new)
                 self._channels[broker_id].send(LEADER_AND_ISR, request, self._on_leader_and_isr_response)
-
-    def _leader_and_isr_request(
-        self, broker_id: int, partitions: Sequence[TopicPartition], *, is_new: bool
-    ) -> LeaderAndIsrRequest:
-        state = self.state
-        topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
-        for partition in partitions:
-            stored = state.states[partition]
-            topics.setdefault(partition.topic, []).append(
-                LeaderAndIsrPartitionState(
-                    partition_index=partition.partition,
-                    controller_epoch=stored.controller_epoch,
-                    leader=stored.leader,
-                    leader_epoch=stored.leader_epoch,
-                    isr=list(stored.isr),
-                    partition_epoch=stored.partition_epoch,
-                    replicas=list(state.replicas[partition]),
-                    is_new=is_new,
-                )
-            )
-        leaders = {state.states[p].leader for p in partitions} & state.brokers.keys()
-        return LeaderAndIsrRequest(
-            controller_id=CONTROLLER_ID,
-            controller_epoch=state.controller_epoch,
-            broker_epoch=state.brokers[broker_id].broker_epoch,
-            topic_states=[
-                LeaderAndIsrTopicState(name, state.topic_ids[name], states) for name, states in topics.items()
-            ],
-            live_leaders=[
-                LeaderAndIsrLiveLeader(
-                    leader,
-                    state.brokers[leader].registration.endpoints[0].host,
-                    state.brokers[leader].registration.endpoints[0].port,
-                )
-                for leader in sorted(leaders)
-            ],
-        )
 
     def _send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         partitions = list(partitions)
         for broker_id in broker_ids:
             if broker_id in self._channels:
                 self._channels[broker_id].send(
-                    UPDATE_METADATA, self._update_metadata_request(broker_id, partitions)
+                    UPDATE_METADATA, update_metadata_request(self.state, broker_id, partitions)
                 )
-
-    def _update_metadata_request(
-        self, broker_id: int, partitions: Sequence[TopicPartition]
-    ) -> UpdateMetadataRequest:
-        state = self.state
-        topics: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition in partitions:
-            stored = state.states[partition]
-            replicas = state.replicas[partition]
-            topics.setdefault(partition.topic, []).append(
-                UpdateMetadataPartitionState(
-                    partition_index=partition.partition,
-                    controller_epoch=stored.controller_epoch,
-                    leader=stored.leader,
-                    leader_epoch=stored.leader_epoch,
-                    isr=list(stored.isr),
-                    zk_version=stored.partition_epoch,
-                    replicas=list(replicas),
-                    offline_replicas=[
-                        r for r in replicas if r not in state.brokers or (partition, r) in state.offline
-                    ],
-                )
-            )
-        return UpdateMetadataRequest(
-            controller_id=CONTROLLER_ID,
-            controller_epoch=state.controller_epoch,
-            broker_epoch=state.brokers[broker_id].broker_epoch,
-            topic_states=[
-                UpdateMetadataTopicState(name, state.topic_ids[name], states)
-                for name, states in topics.items()
-            ],
-            live_brokers=[
-                UpdateMetadataBroker(
-                    id=live,
-                    endpoints=[
-                        UpdateMetadataEndpoint(endpoint.port, endpoint.host, endpoint.listener, 0)
-                        for endpoint in registered.registration.endpoints
-                    ],
-                    rack=registered.registration.rack,
-                )
-                for live, registered in sorted(state.brokers.items())
-            ],
-        )
 
     def _on_leader_and_isr_response(self, broker_id: int, response: Any) -> None:
         """Take replicas in failed log directories out of service."""
@@ -424,6 +381,7 @@ class ScriptedController:
             response = await self._apply_alter_partition(request, version)
 
         await self.run(apply)
+        await self._may_respond.wait()
         assert response is not None
         return response
 
@@ -506,18 +464,7 @@ class ScriptedController:
     ) -> None:
         if not partitions or broker_id not in self._channels:
             return
-        topics: dict[str, list[StopReplicaPartitionState]] = {}
-        for partition in partitions:
-            epoch = self.state.states[partition].leader_epoch
-            topics.setdefault(partition.topic, []).append(
-                StopReplicaPartitionState(partition.partition, epoch, delete)
-            )
-        request = StopReplicaRequest(
-            controller_id=CONTROLLER_ID,
-            controller_epoch=self.state.controller_epoch,
-            broker_epoch=self.state.brokers[broker_id].broker_epoch,
-            topic_states=[StopReplicaTopicState(name, states) for name, states in topics.items()],
-        )
+        request = stop_replica_request(self.state, broker_id, partitions, delete=delete)
         self._channels[broker_id].send(STOP_REPLICA, request)
 
 

@@ -21,7 +21,7 @@ from odradek.records.client.producer import Delivery
 from odradek.replication.partition import Partition
 from odradek.testing.clock import run_virtually
 from odradek.testing.cluster import SimulatedBroker, SimulatedCluster
-from odradek.testing.controller_state import PartitionState
+from odradek.testing.controller.state import PartitionState
 
 BROKERS = 3
 CLIENT_PORT = 9093

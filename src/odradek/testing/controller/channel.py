@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,18 +26,34 @@ OnResponse = Callable[[int, Any], None]
 class ControllerChannel:
     """Requests to one broker incarnation, in order, each until there is a response."""
 
-    def __init__(self, host: MemoryHost, broker_id: int, broker: RegisteredBroker) -> None:
+    def __init__(
+        self,
+        host: MemoryHost,
+        broker_id: int,
+        broker: RegisteredBroker,
+        earlier: Iterable[tuple[int, Any]] = (),
+    ) -> None:
+        """``earlier`` requests were sent to this broker by channels before; they may be replayed."""
         self._host = host
         self._broker_id = broker_id
         self._endpoint = broker.registration.endpoints[0]
         self._queue: deque[tuple[int, Any, OnResponse | None]] = deque()
         self._wakeup = asyncio.Event()
-        self.sent: deque[tuple[int, Any]] = deque(maxlen=SENT_REQUESTS_MAX)
+        self.sent: deque[tuple[int, Any]] = deque(earlier, SENT_REQUESTS_MAX)
+        self._is_held = False
         self._replays: set[asyncio.Task[None]] = set()
         self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     def send(self, api_key: int, request: Any, on_response: OnResponse | None = None) -> None:
         self._queue.append((api_key, request, on_response))
+        self._wakeup.set()
+
+    def hold(self) -> None:
+        """Send nothing until ``release``, as a slow sender thread of a controller."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
         self._wakeup.set()
 
     def drop_queued(self) -> None:
@@ -67,7 +83,7 @@ class ControllerChannel:
     async def _send_all(self) -> None:
         client: Client | None = None
         while True:
-            if not self._queue:
+            if not self._queue or self._is_held:
                 self._wakeup.clear()
                 await self._wakeup.wait()
                 continue

@@ -1,0 +1,1 @@
+"""Parts of the scripted controller of simulations."""
