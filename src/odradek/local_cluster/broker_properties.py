@@ -50,6 +50,11 @@ def check_settings(spec: ClusterSpec) -> list[str]:
         raise ClusterError("; ".join(error.problems)) from error
 
 
+def differ_for_running(previous: ClusterSpec, spec: ClusterSpec) -> bool:
+    """Return whether brokers that run have to be restarted to get their settings of a changed cluster."""
+    return broker_properties(previous, 1, "data") != broker_properties(spec, 1, "data")
+
+
 def tick_ms(spec: ClusterSpec) -> int:
     """Return ZooKeeper's ``tickTime`` for the session timeout of the brokers."""
     session_ms: int = _setting(spec, broker.ZOOKEEPER_SESSION_TIMEOUT_MS.name)

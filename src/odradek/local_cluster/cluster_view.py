@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -92,6 +93,11 @@ async def _log_ends(
         return error.results
     except ClientError:
         return {}
+
+
+def replica_counts(view: ClusterView) -> dict[int, int]:
+    """Return the number of replicas by broker."""
+    return dict(Counter(broker for info in view.partitions for broker in info.replicas))
 
 
 def unready_reason(spec: ClusterSpec, view: ClusterView | None, min_in_sync: int) -> str | None:

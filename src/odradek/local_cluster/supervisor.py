@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from odradek.local_cluster.broker_properties import (
     broker_properties,
     check_settings,
+    differ_for_running,
     format_properties,
     min_in_sync,
     tick_ms,
@@ -28,12 +29,12 @@ from odradek.local_cluster.cluster_spec import (
     label,
 )
 from odradek.local_cluster.cluster_state import ClusterState
-from odradek.local_cluster.cluster_view import ClusterView, out_of_sync_reason, unready_reason
+from odradek.local_cluster.cluster_view import ClusterView, out_of_sync_reason, replica_counts, unready_reason
 from odradek.local_cluster.environment import Environment
 from odradek.local_cluster.errors import ClusterError
 from odradek.local_cluster.member_order import start_batches, stop_batches
 from odradek.local_cluster.status_report import ClusterStatus, MemberProcess, make_status
-from odradek.local_cluster.up_plan import UpOptions, check_ports, plan_up
+from odradek.local_cluster.up_plan import ExistingCluster, UpOptions, check_ports, plan_up
 from odradek.ports.processes import ProcessSignal, ProcessState
 
 POLL_MS: Final = 100
@@ -51,11 +52,12 @@ ReasonOf = Callable[[ClusterSpec, ClusterView | None, int], str | None]
 
 
 class _UpPlan(NamedTuple):
-    """The cluster to store, and its members to start and to resume."""
+    """The cluster to store, and members to start, to resume, and to stop because they are removed."""
 
     state: ClusterState
     missing: list[str]
     paused: list[str]
+    removed: list[str]
     warnings: list[str]
 
 
@@ -69,17 +71,18 @@ class Supervisor:
         self._report = report
 
     async def up(self, options: UpOptions) -> list[str]:
-        """Start the members that are missing and resume paused ones; return the names of both.
+        """Start the members that are missing, resume paused ones, stop removed brokers; return their names.
 
         Returns once every partition accepts acks=all. If a member does not start, those started by this call
         are stopped again.
         """
-        self._plan(options)
+        await self._plan(options)
         self._directory.create()
         async with self._lock():
-            plan = self._plan(options)
+            plan = await self._plan(options)
             for warning in plan.warnings:
                 self._report(f"warning: {warning}")
+            await self._stop_all([plan.removed] if plan.removed else [])
             self._directory.save(plan.state)
             for member in plan.paused:
                 self._signal(plan.state, member, ProcessSignal.RESUME)
@@ -88,27 +91,37 @@ class Supervisor:
         changed = [*plan.paused, *plan.missing]
         if changed:
             await self._wait_until_ready(plan.state.spec)
-        return changed
+        return [*changed, *plan.removed]
 
-    def _plan(self, options: UpOptions) -> _UpPlan:
+    async def _plan(self, options: UpOptions) -> _UpPlan:
         """Return what to start; raise ClusterError, before anything is written, if it cannot start."""
         self._directory.check()
         previous = self._directory.load()
-        running = [] if previous is None else self._running(previous)
-        spec = plan_up(
-            None if previous is None else previous.spec,
-            options,
-            running,
-            str(self._directory.path),
-            self._environment.choose_port,
-        )
+        existing = None if previous is None else await self._existing(previous, options)
+        choose_port = self._environment.choose_port
+        spec = plan_up(existing, options, str(self._directory.path), choose_port)
         warnings = check_settings(spec)
+        running = [] if existing is None else list(existing.running)
         missing = [member for member in spec.members if member not in running]
         if ZOOKEEPER in missing:
             self._environment.zookeeper_command()
         check_ports(spec, missing, self._environment.is_port_free)
-        state = ClusterState(spec, {} if previous is None else previous.processes)
-        return _UpPlan(state, missing, self._in_state(state, ProcessState.PAUSED), warnings)
+        kept = [member for member in running if member in spec.members and member != ZOOKEEPER]
+        if previous is not None and kept and differ_for_running(previous.spec, spec):
+            count = previous.spec.brokers
+            warnings.append(f"running brokers keep the settings of a cluster of {count} until they restart")
+        processes = {} if previous is None else previous.processes
+        known = {member: identity for member, identity in processes.items() if member in spec.members}
+        state = ClusterState(spec, known)
+        removed = [member for member in running if member not in spec.members]
+        return _UpPlan(state, missing, self._in_state(state, ProcessState.PAUSED), removed, warnings)
+
+    async def _existing(self, state: ClusterState, options: UpOptions) -> ExistingCluster:
+        running = self._running(state)
+        if options.brokers is None or options.brokers >= state.spec.brokers:
+            return ExistingCluster(state.spec, running)
+        view = await self._view(state)
+        return ExistingCluster(state.spec, running, None if view is None else replica_counts(view))
 
     async def down(self) -> list[str]:
         """Stop all members: brokers by controlled shutdown, then ZooKeeper; return their names."""

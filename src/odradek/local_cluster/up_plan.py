@@ -41,6 +41,14 @@ class UpOptions(NamedTuple):
     settings: Mapping[str, str] = NO_SETTINGS
 
 
+class ExistingCluster(NamedTuple):
+    """The cluster of a directory: members that are running, and replicas by broker if brokers respond."""
+
+    spec: ClusterSpec
+    running: Collection[str] = ()
+    replicas: Mapping[int, int] | None = None
+
+
 def check_entries(entries: Collection[str], directory: str) -> None:
     """Refuse a directory without a cluster that holds something else."""
     if CLUSTER_FILE in entries:
@@ -56,19 +64,16 @@ def check_entries(entries: Collection[str], directory: str) -> None:
 
 
 def plan_up(
-    previous: ClusterSpec | None,
-    options: UpOptions,
-    running: Collection[str],
-    directory: str,
-    choose_port: Callable[[], int],
+    existing: ExistingCluster | None, options: UpOptions, directory: str, choose_port: Callable[[], int]
 ) -> ClusterSpec:
     """Return the cluster to run, from the options and the cluster of before.
 
-    What an option does not say stays as it was. Brokers may be added at any time; everything else changes
-    only while the cluster is stopped. ``choose_port`` returns a free port, for ZooKeeper.
+    What an option does not say stays as it was. Brokers may be added at any time, and removed while the
+    cluster shows that they have no replicas; everything else changes only while the cluster is stopped.
+    ``choose_port`` returns a free port, for ZooKeeper.
     """
     _check_options(options)
-    if previous is None:
+    if existing is None:
         port = DEFAULT_PORT if options.port is None else options.port
         spec = ClusterSpec(
             options.brokers or DEFAULT_BROKERS,
@@ -78,13 +83,14 @@ def plan_up(
             dict(options.settings),
         )
     else:
-        spec = _merge(previous, options)
-        _check_shrink(previous, spec, directory)
-        if running and spec._replace(brokers=previous.brokers) != previous:
+        spec = _merge(existing.spec, options)
+        _check_removed_brokers(existing, spec, directory)
+        if existing.running and spec._replace(brokers=existing.spec.brokers) != existing.spec:
+            names = _differences(existing.spec, spec)
             down = cluster_command("down", directory)
             raise ClusterError(
-                f"the cluster in {directory} is running with other options "
-                f"({_differences(previous, spec)}); stop it first with {down}, or choose another --directory"
+                f"the cluster in {directory} is running with other options ({names}); stop it first with "
+                f"{down}, or choose another --directory"
             )
     _check_ports(spec)
     return spec
@@ -110,14 +116,23 @@ def _merge(previous: ClusterSpec, options: UpOptions) -> ClusterSpec:
     )
 
 
-def _check_shrink(previous: ClusterSpec, spec: ClusterSpec, directory: str) -> None:
-    if spec.brokers < previous.brokers:
-        removed = ", ".join(str(number) for number in previous.numbers if number not in spec.numbers)
-        stop = cluster_command(f"stop {previous.brokers}", directory)
+def _check_removed_brokers(existing: ExistingCluster, spec: ClusterSpec, directory: str) -> None:
+    """Refuse to remove brokers that have replicas, or may have some."""
+    before = existing.spec.brokers
+    if spec.brokers >= before:
+        return
+    if existing.replicas is None:
+        up = cluster_command("up --detach", directory)
         raise ClusterError(
-            f"--brokers must be at least {previous.brokers}, got {spec.brokers}: broker {removed} may have "
-            f"replicas; reassign them to the other brokers first, then use {stop}"
+            f"--brokers must be at least {before} while no broker responds, got {spec.brokers}: brokers may "
+            f"have replicas; start all with {up} first"
         )
+    for number in existing.spec.numbers[spec.brokers :]:
+        if count := existing.replicas.get(number, 0):
+            raise ClusterError(
+                f"--brokers must be at least {before}, got {spec.brokers}: broker {number} has {count} "
+                "replicas; reassign them to other brokers first"
+            )
 
 
 def _differences(previous: ClusterSpec, spec: ClusterSpec) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.client.values import PartitionInfo
 from odradek.local_cluster.cluster_directory import LOG_BYTES_MAX, ClusterDirectory
 from odradek.local_cluster.cluster_spec import ClusterSpec
 from odradek.local_cluster.cluster_state import ClusterState
@@ -36,6 +37,7 @@ class Machine:
         self.busy_ports: set[int] = set()
         self.java_error: str | None = None
         self.controller: int | None = 1
+        self.partitions: tuple[PartitionInfo, ...] = ()
         self.lines: list[str] = []
         self.processes.on_run = self._on_run
         self.clock: VirtualClock | None = None
@@ -73,7 +75,7 @@ class Machine:
         if not brokers:
             return None
         registered = frozenset(number for number in brokers if f"broker-{number}" not in self.silent)
-        return ClusterView("id", self.controller, registered, (), frozenset(), {})
+        return ClusterView("id", self.controller, registered, self.partitions, frozenset(), {})
 
     def running(self) -> list[str]:
         return [
@@ -162,6 +164,24 @@ def test_running_cluster_grows(machine: Machine) -> None:
     _, started = run(machine, up(brokers=1), up(brokers=3))
     assert started == ["broker-2", "broker-3"]
     assert machine.state.spec.brokers == 3
+    assert "warning: running brokers keep the settings of a cluster of 1 until they restart" in machine.lines
+
+
+def test_same_settings_need_no_restart(machine: Machine) -> None:
+    run(machine, up(brokers=3), up(brokers=4))
+    assert not any(line.startswith("warning") for line in machine.lines)
+
+
+def test_broker_without_replicas_is_stopped_and_removed(machine: Machine) -> None:
+    machine.partitions = (PartitionInfo("a", 0, 1, (1, 3), (1, 3)),)
+    run(machine, up())
+    with pytest.raises(ClusterError, match="broker 3 has 1 replicas"):
+        run(machine, up(brokers=2))
+    machine.partitions = (PartitionInfo("a", 0, 1, (1, 2), (1, 2)),)
+    assert run(machine, up(brokers=2)) == [["broker-3"]]
+    assert machine.running() == ["zookeeper", "broker-1", "broker-2"]
+    assert len(machine.processes.running_commands) == 3
+    assert run(machine, up(brokers=3)) == [["broker-3"]]
 
 
 def test_member_that_fails_to_start_is_reported_and_the_others_stop(machine: Machine) -> None:

@@ -7,7 +7,7 @@ import pytest
 from odradek.local_cluster.cluster_spec import ClusterSpec
 from odradek.local_cluster.errors import ClusterError
 from odradek.local_cluster.member_order import start_batches, stop_batches
-from odradek.local_cluster.up_plan import UpOptions, check_entries, check_ports, plan_up
+from odradek.local_cluster.up_plan import ExistingCluster, UpOptions, check_entries, check_ports, plan_up
 
 BEFORE = ClusterSpec(3, 9092, 21810, ("a",), {"num.partitions": "6"})
 RUNNING = ("zookeeper", "broker-1")
@@ -16,7 +16,8 @@ RUNNING = ("zookeeper", "broker-1")
 def plan(
     previous: ClusterSpec | None, options: UpOptions, running: tuple[str, ...] = (), directory: str = "c"
 ) -> ClusterSpec:
-    return plan_up(previous, options, running, directory, lambda: 20_000)
+    existing = None if previous is None else ExistingCluster(previous, running)
+    return plan_up(existing, options, directory, lambda: 20_000)
 
 
 def test_new_cluster_has_three_brokers_on_kafkas_port() -> None:
@@ -63,12 +64,27 @@ def test_running_cluster_refuses_other_options(options: UpOptions, names: str) -
     assert "stop it first with `odradek cluster down -d c`" in str(e.value)
 
 
-@pytest.mark.parametrize("running", [(), RUNNING])
-def test_cluster_does_not_shrink(running: tuple[str, ...]) -> None:
+def shrink(replicas: dict[int, int] | None) -> ClusterSpec:
+    existing = ExistingCluster(BEFORE, RUNNING, replicas)
+    return plan_up(existing, UpOptions(brokers=1), "c", lambda: 20_000)
+
+
+def test_brokers_without_replicas_are_removed() -> None:
+    assert shrink({1: 7}) == BEFORE._replace(brokers=1)
+
+
+def test_brokers_with_replicas_are_kept() -> None:
     with pytest.raises(
-        ClusterError, match="--brokers must be at least 3, got 1: broker 2, 3 may have replica"
+        ClusterError, match="--brokers must be at least 3, got 1: broker 3 has 2 replicas; reas"
     ):
-        plan(BEFORE, UpOptions(brokers=1), running)
+        shrink({1: 7, 3: 2})
+
+
+def test_brokers_are_kept_while_nobody_knows_of_their_replicas() -> None:
+    with pytest.raises(
+        ClusterError, match=r"while no broker responds, got 1: .* `odradek cluster up --detach -d"
+    ):
+        shrink(None)
 
 
 @pytest.mark.parametrize(
