@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.plants_broker import BROKER_PLANTS
 from tests.mutation.plants_client import CLIENT_PLANTS
+from tests.mutation.plants_controller import CONTROLLER_PLANTS
 from tests.mutation.plants_coordinators import COORDINATOR_PLANTS
 from tests.mutation.plants_followers import FOLLOWER_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
@@ -14,6 +15,7 @@ PLANTS = [
     *LOG_PLANTS,
     *BROKER_PLANTS,
     *MEMBERSHIP_PLANTS,
+    *CONTROLLER_PLANTS,
     *REPLICATION_PLANTS,
     *FOLLOWER_PLANTS,
     *COORDINATOR_PLANTS,
