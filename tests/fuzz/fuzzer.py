@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 from kio.index import UnknownAPIKey, UnknownEntity, load_response_schema
 from kio.serial import entity_reader
+from tests.fuzz.control_requests import MOVED_TOPICS, OwnBroker, is_acceptable
 from tests.fuzz.mutations import has_long_wait, mutate
 from tests.fuzz.values import RequestGenerator
 from tests.support.broker import Broker
@@ -37,8 +38,6 @@ from tests.support.record_batches import HandMadeBatch, record
 from odradek.wire.apis import API_BY_KEY, Api
 
 API_VERSIONS = 18
-CONTROL_REQUESTS = frozenset({4, 5, 6})
-"""Requests of the controller: a valid one takes the canary's partition away, as it should."""
 DESCRIBE_TRANSACTIONS = 65
 """kio decodes the start of a transaction as a date and fails on -1, that of one not begun."""
 SENTINEL = 2**31 - 7
@@ -91,6 +90,7 @@ class Fuzzer:
         self._topic_ids: list[bytes] = []
         self._recent: list[Frame] = []
         self._apis = self._advertised()
+        self._own = self._own_broker()
         self._canary = RawConnection(bootstrap)
         self._canary_offset = 0
         self.counts = FuzzCounts()
@@ -104,8 +104,13 @@ class Fuzzer:
         return [
             (API_BY_KEY[api.api_key], range(api.min_version, api.max_version + 1))
             for api in listed
-            if api.api_key in API_BY_KEY and api.api_key not in CONTROL_REQUESTS
+            if api.api_key in API_BY_KEY
         ]
+
+    def _own_broker(self) -> OwnBroker:
+        with RawConnection(self._bootstrap) as connection:
+            (broker,) = connection.exchange(metadata_request(CANARY)).brokers
+        return OwnBroker(broker.node_id, broker.host, broker.port)
 
     def run(self, frames: int) -> FuzzCounts:
         """Send ``frames`` frames."""
@@ -140,11 +145,13 @@ class Fuzzer:
         )
         topics = self._canary.exchange(request).topics
         self._topic_ids = [
-            topic.topic_id.bytes for topic in topics if topic.topic_id and topic.name != CANARY
+            topic.topic_id.bytes
+            for topic in topics
+            if topic.topic_id and topic.name not in (CANARY, *MOVED_TOPICS)
         ][:8]
 
     def _pipeline(self) -> list[Frame]:
-        maker = RequestGenerator(self._random, self._topic_ids)
+        maker = RequestGenerator(self._random, self._topic_ids, self._own)
         pipeline: list[Frame] = []
         # Frames after a mutated one are rarely read: half of the pipelines stay valid.
         damage = self._random.choice([0.0, 0.5])
@@ -154,6 +161,8 @@ class Fuzzer:
             frame = Frame(maker.frame(api, version, number), api, version)
             if self._random.random() < damage:
                 frame = Frame(mutate(frame.data, self._random))
+                if is_acceptable(frame.data):
+                    continue
             if not has_long_wait(frame.data):
                 pipeline.append(frame)
                 self.counts.apis[f"{api.name} {version}"] += 1

@@ -10,6 +10,8 @@ import gzip
 import random
 from typing import Any
 
+from tests.fuzz.control_requests import CONTROL_KEYS, MOVED_TOPICS, OwnBroker, restrict
+from tests.fuzz.names import BAD_NAMES, TOPICS
 from tests.support.record_batches import HandMadeBatch, record
 
 from odradek.broker.topics.topic_planning import PARTITIONS_MAX
@@ -18,8 +20,6 @@ from odradek.wire.headers import RequestHeader, encode_request_header
 from odradek.wire.message_codecs import encoder
 from odradek.wire.schema import Field, table_of
 
-TOPICS = [f"fuzz-{number}" for number in range(12)]
-BAD_NAMES = ["", ".", "..", "a b", "no/slash", "x" * 249, "x" * 250, "ünicode", "\0", "__consumer_offsets"]
 SETTINGS = [
     "retention.ms",
     "cleanup.policy",
@@ -43,6 +43,9 @@ SETTING_VALUES = [
 ]
 EDGES = [0, 1, -1, 2, -2, 7, 127, -128, 32_767, -32_768, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
+DATA_KEYS = frozenset({0, 1, 2, 21, 23})
+"""Requests that also name the topics of control requests: Produce, Fetch, ListOffsets, DeleteRecords,
+OffsetForLeaderEpoch."""
 DEPTH_MAX = 4
 PARTITIONS_SMALL = 200
 """Partition counts are small or invalid: creating thirty thousand partitions takes half a minute."""
@@ -54,13 +57,19 @@ WAIT_MS_MAX = 40
 class RequestGenerator:
     """Generates frames for the APIs and versions of a broker."""
 
-    def __init__(self, rng: random.Random, topic_ids: list[bytes]) -> None:
+    def __init__(self, rng: random.Random, topic_ids: list[bytes], own: OwnBroker) -> None:
         self._random = rng
         self._topic_ids = topic_ids
+        self._own = own
+        self._names_moved = False
 
     def frame(self, api: Api, version: int, correlation_id: int) -> bytes:
         """Return a request, header and body, without the size prefix."""
-        body = encoder(api.request, version)(self.structure(api.request, version, 0))
+        self._names_moved = api.key in DATA_KEYS
+        message = self.structure(api.request, version, 0)
+        if api.key in CONTROL_KEYS:
+            restrict(message, self._random, self._own)
+        body = encoder(api.request, version)(message)
         header = RequestHeader(
             api.key, version, correlation_id, self._random.choice([None, "", "fuzz", "π" * 40])
         )
@@ -113,6 +122,8 @@ class RequestGenerator:
             return rng.choice(["", "\0", "x" * 32_000, "ÿ" * 100])
         if name in ("name", "topic", "topics", "resource_name", "topic_name", "topic_names"):
             pool = SETTINGS if name == "name" and rng.random() < 0.3 else TOPICS
+            if self._names_moved and rng.random() < 0.1:
+                pool = MOVED_TOPICS
             return rng.choice(BAD_NAMES) if rng.random() < 0.1 else rng.choice(pool)
         if name == "value":
             return rng.choice(SETTING_VALUES)

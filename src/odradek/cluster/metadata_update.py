@@ -19,6 +19,8 @@ from odradek.cluster.metadata_cache import (
     PartitionMetadata,
     TopicMetadata,
 )
+from odradek.cluster.topic_names import NAME_LENGTH_MAX, is_legal_topic_name
+from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -50,10 +52,15 @@ class _TopicStates:
 
 
 def convert_update(request: UpdateMetadataRequest, cache: MetadataCache) -> ConvertedUpdate:
-    """Return the update of the cache that a request describes, and the partitions that it deletes."""
+    """Return the update of the cache that a request describes, and the partitions that it deletes.
+
+    Raises INVALID_REQUEST for names and numbers that no controller sends: other requests rely on the cache.
+    """
     topics: dict[str, TopicMetadata | None] = {}
     deleted: list[TopicPartition] = []
     for name, topic_states in _states_by_topic(request).items():
+        if not is_legal_topic_name(name):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic name is invalid: {name[:NAME_LENGTH_MAX]!r}")
         topics[name] = _updated_topic(name, cache.topic(name), topic_states)
         deleted += _deleted_partitions(name, topic_states.states)
     update = MetadataUpdate(
@@ -128,13 +135,17 @@ def _changed_brokers(
 
 def _broker(broker: UpdateMetadataBroker) -> BrokerMetadata:
     endpoints = broker.endpoints or [UpdateMetadataEndpoint(broker.v0_port, broker.v0_host)]
-    return BrokerMetadata(
-        broker.id,
-        {
-            endpoint.listener or SECURITY_PROTOCOLS[endpoint.security_protocol]: BrokerEndpoint(
-                endpoint.host, endpoint.port, SECURITY_PROTOCOLS[endpoint.security_protocol]
-            )
-            for endpoint in endpoints
-        },
-        broker.rack or None,
-    )
+    by_listener = {}
+    for endpoint in endpoints:
+        protocol = _security_protocol(endpoint.security_protocol)
+        by_listener[endpoint.listener or protocol] = BrokerEndpoint(endpoint.host, endpoint.port, protocol)
+    return BrokerMetadata(broker.id, by_listener, broker.rack or None)
+
+
+def _security_protocol(number: int) -> str:
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"security protocol must be in 0..{len(SECURITY_PROTOCOLS) - 1}, got {number}",
+        )
+    return SECURITY_PROTOCOLS[number]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from odradek.cluster.topic_names import is_legal_topic_name
+from odradek.log.segments.segment_format import DIRECTORY_NAME_LENGTH_MAX, directory_name
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
@@ -75,6 +77,21 @@ def requested_stops(request: StopReplicaRequest) -> Iterator[RequestedStop]:
 def is_stop_fenced(requested_epoch: int, leader_epoch: int) -> bool:
     """Return whether a StopReplica request is older than the partition's current leader epoch."""
     return requested_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and requested_epoch < leader_epoch
+
+
+def check_partition_name(topic_partition: TopicPartition) -> ErrorCode:
+    """Return an error for a partition whose log cannot have a directory.
+
+    Kafka trusts its controller here, and takes the log directory offline if that fails.
+    """
+    topic, number = topic_partition
+    if not is_legal_topic_name(topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if number < 0:
+        return ErrorCode.INVALID_PARTITIONS
+    if len(directory_name(topic_partition)) > DIRECTORY_NAME_LENGTH_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.NONE
 
 
 class RoleDecision(NamedTuple):

@@ -21,6 +21,7 @@ from odradek.replication.control_requests import (
     MetadataChange,
     RequestedRole,
     RequestedStop,
+    check_partition_name,
     decide_role,
     is_stop_fenced,
     requested_roles,
@@ -97,7 +98,8 @@ class StateChanges:
             errors: dict[TopicPartition, ErrorCode] = {}
             accepted: list[RequestedRole] = []
             topic_id_updates: dict[TopicPartition, TopicId] = {}
-            for requested in requested_roles(request):
+            # As in Kafka, the last state counts of a partition that is named twice.
+            for requested in {each.topic_partition: each for each in requested_roles(request)}.values():
                 self._check_role(requested, errors, accepted, topic_id_updates)
             # Leaders first, as in Kafka: they must not be fetched any more when they begin to append.
             accepted.sort(key=lambda requested: requested.state.leader != self._broker_id)
@@ -152,6 +154,9 @@ class StateChanges:
             errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             return
         partition = self._partitions.get(*topic_partition)
+        if partition is None and (error := check_partition_name(topic_partition)):
+            errors[topic_partition] = error
+            return
         decision = decide_role(
             requested,
             self._broker_id,

@@ -12,6 +12,7 @@ from typing import Final
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import NO_LEADER
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -56,11 +57,11 @@ def election_error(
     if partition is None:
         return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition does not exist")
     if election_type == PREFERRED:
-        if partition.leader == partition.replicas[0]:
+        preferred = partition.replicas[0] if partition.replicas else NO_LEADER
+        if partition.leader == preferred != NO_LEADER:
             return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
         return BrokerError(
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"preferred leader {partition.replicas[0]} is not available",
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leader {preferred} is not available"
         )
     if partition.leader in live:
         return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)

@@ -26,7 +26,13 @@ from odradek.wire.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from odradek.wire.messages.update_metadata import UpdateMetadataRequest
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 LEADER_AND_ISR_EPOCH_SINCE, STOP_REPLICA_EPOCH_SINCE, UPDATE_METADATA_EPOCH_SINCE = 2, 1, 5
 
@@ -86,6 +92,45 @@ def test_leader_and_isr_version(run_scenario, version):
         again = await harness.request(LEADER_AND_ISR, version, request)
         expected = {TopicPartition("orders", 5): ErrorCode.STALE_CONTROLLER_EPOCH}
         assert (again.error_code, leader_and_isr_errors(harness, version, again)) == (0, expected)
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize(
+    ("topic", "number", "code"),
+    [
+        ("no/slash", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 249, 2**31 - 1, ErrorCode.INVALID_TOPIC_EXCEPTION),  # too long for a directory
+        ("orders", -1, ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+def test_partition_without_a_possible_directory_is_refused(run_scenario, topic, number, code):
+    """The log directory would fail, and the broker stop."""
+
+    async def scenario(harness):
+        broker_id = harness.broker.broker_id
+        state = LeaderAndIsrPartitionState(topic, number, 1, broker_id, 1, [broker_id], 1, [broker_id])
+        request = LeaderAndIsrRequest(
+            controller_id=FOLLOWER, controller_epoch=CONTROLLER_EPOCH, ungrouped_partition_states=[state]
+        )
+        response = await harness.request(LEADER_AND_ISR, 1, request)
+        assert [entry.error_code for entry in response.partition_errors] == [code]
+        assert harness.broker.replica_manager.get_partition(topic, number) is None
+
+    run_scenario(scenario)
+
+
+def test_last_state_counts_of_a_partition_named_twice(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        request = leader_and_isr(harness, 7, number=5)
+        request.topic_states *= 2
+        request.topic_states[1] = leader_and_isr(harness, 7, number=5, leader_epoch=3).topic_states[0]
+        response = await harness.request(LEADER_AND_ISR, 7, request)
+        assert leader_and_isr_errors(harness, 7, response) == {TopicPartition("orders", 5): 0}
+        assert harness.broker.replica_manager.get_leader_partition("orders", 5).leader_epoch == 3
 
     run_scenario(scenario)
 
@@ -161,5 +206,34 @@ def test_requests_for_an_earlier_registration_are_stale(run_scenario, difference
             assert (await harness.request(api_key, version, request)).error_code == expected
         partition = harness.broker._replica_manager.get_partition("orders", 0)
         assert (partition is not None) is is_stale, "a stale request deletes nothing"
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("protocol", [-1, 4, 32_767])
+def test_update_metadata_with_an_unknown_security_protocol_is_refused(run_scenario, protocol):
+    async def scenario(harness):
+        endpoint = UpdateMetadataEndpoint(9092, "h", "PLAINTEXT", protocol)
+        request = UpdateMetadataRequest(
+            controller_epoch=CONTROLLER_EPOCH, live_brokers=[UpdateMetadataBroker(8, endpoints=[endpoint])]
+        )
+        response = await harness.request(UPDATE_METADATA, 8, request)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert list(harness.broker.metadata_cache.brokers) == [harness.broker.broker_id]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("name", ["no/slash", "", "x" * 250])
+def test_update_metadata_with_an_illegal_topic_name_is_refused(run_scenario, name):
+    async def scenario(harness):
+        states = [UpdateMetadataPartitionState("", 0, 1, 1, 1, [1], 1, [1], [])]
+        request = UpdateMetadataRequest(
+            controller_epoch=CONTROLLER_EPOCH,
+            topic_states=[UpdateMetadataTopicState(name, b"i" * 16, states)],
+        )
+        response = await harness.request(UPDATE_METADATA, 8, request)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert harness.broker.metadata_cache.topic(name) is None
 
     run_scenario(scenario)

@@ -79,6 +79,7 @@ def test_unknown_election_type_is_rejected(run_scenario):
         (PREFERRED, 1, (1, 2), NOT_NEEDED),
         (PREFERRED, 2, (1, 2), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (PREFERRED, -1, (1,), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (PREFERRED, -1, (), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (UNCLEAN, 2, (1, 2), NOT_NEEDED),
         (UNCLEAN, -1, (2,), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (UNCLEAN, 1, (1, 2), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
