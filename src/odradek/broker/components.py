@@ -15,6 +15,7 @@ from odradek.broker.environment import Environment
 from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
 from odradek.broker.inter_broker.producer_id_blocks import ControllerBlocks
 from odradek.broker.membership import Membership
+from odradek.broker.replication_quotas import ReplicationQuotas
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import MetadataCache
@@ -127,6 +128,9 @@ class ComponentFactory:
             self.environment.clock,
             lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
         )
+        quotas = ReplicationQuotas(self.broker_id, self.config, self.environment.clock)
+        self.config.observers.append(quotas.update_rates)
+        self.admin_manager.observe_topic_overrides(quotas)
         fetcher_manager = ReplicaFetcherManager(
             requests,
             lambda: self._fetcher_settings(membership),
@@ -135,7 +139,9 @@ class ComponentFactory:
             replica_manager.on_replica_appended,
             # The fetchers log it; a failed log has taken its directory offline by itself.
             lambda _partition, _error: None,
+            quotas.follower,
         )
+        replica_manager.leader_quota = quotas.leader
         replica_manager.alter_partition_manager = alter_partition_manager
         replica_manager.state_changes.fetcher_manager = fetcher_manager
         replication = Replication(alter_partition_manager, fetcher_manager)

@@ -242,7 +242,6 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = string_list(
     "Replicas throttled on the leader: a list of partition:broker, or *.",
     check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
-    inert=True,
 )
 
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS = string_list(
@@ -252,7 +251,6 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = string_list(
     "Replicas throttled on the follower: a list of partition:broker, or *.",
     check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
-    inert=True,
 )
 
 MESSAGE_DOWNCONVERSION_ENABLE = boolean(

@@ -217,6 +217,9 @@ class Partition:
             return log.high_watermark
         return leader.high_watermark(log.high_watermark, flushed_end, 0)
 
+    def is_in_isr(self, broker_id: int) -> bool:
+        return self.leader_state is not None and broker_id in self.leader_state.isr
+
     def record_follower_fetch(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
         """Record that a follower has everything below an offset, after a successful read for it.
 

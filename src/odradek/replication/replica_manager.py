@@ -32,6 +32,7 @@ from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeRes
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID, Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.replication.pending_flushes import FlushCallback, PendingFlushes
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.replication.replica_selector import ReplicaSelector, ReplicaView
 from odradek.replication.state_changes import StateChanges
 from odradek.telemetry import events
@@ -68,6 +69,8 @@ class ReplicaManager:
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self.alter_partition_manager: AlterPartitionManager | None = None
         """None if this broker is the only one."""
+        self.leader_quota: ReplicationQuotaManager | None = None
+        """Throttle of followers' fetches; None if this broker is the only one."""
         self.replica_selector: ReplicaSelector | None = None
         """Selection of the replica that a consumer reads; None for the leader."""
         self._partitions = HostedPartitions()

@@ -32,7 +32,7 @@ from odradek.config import broker as settings
 from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.page_in import PAGE_IN_ATTEMPTS_MAX
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.ids import ZERO_TOPIC_ID, TopicId
+from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.protocol_enums import IsolationLevel
 from odradek.ports.files import FileSlice, Part
 from odradek.ports.workers import Workers
@@ -42,6 +42,7 @@ from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.fetch_sessions.fetch_context import FetchContext, FetchSessionResponse, new_context
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData, SessionKey
 from odradek.replication.partition import CONSUMER_REPLICA_ID, Partition
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -134,6 +135,7 @@ class FetchAttempt:
         "_must_respond",
         "_only_leader",
         "_partitions",
+        "_quota",
         "_replica_id",
         "_results",
         "_size_bytes",
@@ -163,6 +165,9 @@ class FetchAttempt:
         self._client_rack: str | None = None
         if replica_manager.replica_selector is not None and not self._only_leader:
             self._client_rack = request.rack_id
+        self._quota: ReplicationQuotaManager | None = None
+        if replica_id >= 0 and replica_manager.leader_quota is not None:
+            self._quota = replica_manager.leader_quota if replica_manager.leader_quota.is_active else None
         self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchPartitionData] = []
@@ -211,6 +216,8 @@ class FetchAttempt:
         session_response = self._fetch_context.update_and_generate_response(
             self._results, self._context.broker.clock.monotonic_ms()
         )
+        if self._quota is not None:
+            self._record_throttled_bytes(self._quota, session_response)
         response = _response(session_response, self._isolation)
         if self._must_respond and self._context.version >= CURRENT_LEADER_SINCE:
             _name_current_leaders(response, self._context)
@@ -242,6 +249,8 @@ class FetchAttempt:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         at_least_one = version < MAX_BYTES_SINCE or self._size_bytes == 0
         bytes_max = min(requested.max_bytes, max(self._bytes_max - self._size_bytes, 0))
+        if self._quota is not None and self._must_wait(self._quota, partition):
+            at_least_one, bytes_max = False, 0
         if self._client_rack is not None and (preferred := self._preferred_replica(requested, partition)):
             return preferred
         return partition.read(
@@ -253,6 +262,25 @@ class FetchAttempt:
             self._may_block,
             self._only_leader,
         )
+
+    def _must_wait(self, quota: ReplicationQuotaManager, partition: Partition) -> bool:
+        """Return whether a follower gets no records for now; never one in the ISR, which it would leave."""
+        return (
+            not partition.is_in_isr(self._replica_id)
+            and quota.is_throttled(partition.topic_partition)
+            and quota.is_exceeded
+        )
+
+    def _record_throttled_bytes(
+        self, quota: ReplicationQuotaManager, session_response: FetchSessionResponse
+    ) -> None:
+        """Count the records of throttled partitions. Kafka counts the rest of their entries, too."""
+        throttled = 0
+        for result in session_response.results:
+            topic, number = result.request.topic, result.request.partition
+            if topic is not None and quota.is_throttled(TopicPartition(topic, number)):
+                throttled += result.records_bytes
+        quota.record(throttled)
 
     def _check_topic_id(self, partition: Partition) -> None:
         """Reject another topic id than the partition's, unless that is not known yet."""

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.auto_topic_creation import plan_auto_created_topic
@@ -88,6 +89,14 @@ class DelayedTopics(DelayedOperation):
         self._on_done(self._topics)
 
 
+class OverrideObserver(Protocol):
+    """A component whose state depends on the configs of topics."""
+
+    def update_topic(self, topic: str, overrides: Mapping[str, str]) -> None: ...
+
+    def replace_topics(self, overrides: Mapping[str, Mapping[str, str]]) -> None: ...
+
+
 class AdminManager:
     def __init__(
         self,
@@ -112,6 +121,8 @@ class AdminManager:
         """Topics created by this broker that are not in the metadata cache yet."""
         self.controller_creation: ControllerTopicCreation | None = None
         """Set in a cluster of several brokers, of which only the controller creates topics itself."""
+        self._override_observer: OverrideObserver | None = None
+        """Told of changed topic configs; None if nothing depends on them but the logs."""
         self.config_lock = asyncio.Lock()
         """Held from reading configs to writing them, so that concurrent changes are not lost."""
 
@@ -124,10 +135,19 @@ class AdminManager:
             self._overrides[topic] = dict(overrides)
         else:
             self._overrides.pop(topic, None)
+        if self._override_observer is not None:
+            self._override_observer.update_topic(topic, overrides)
 
     def replace_topic_overrides(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
         """Set the configs of all topics."""
         self._overrides = {topic: dict(configs) for topic, configs in overrides.items() if configs}
+        if self._override_observer is not None:
+            self._override_observer.replace_topics(self._overrides)
+
+    def observe_topic_overrides(self, observer: OverrideObserver) -> None:
+        """Tell an observer of the current configs of topics, and of every change."""
+        self._override_observer = observer
+        observer.replace_topics(self._overrides)
 
     def on_topic_changed(self, topic: str) -> None:
         """Check the requests waiting for a topic after a metadata update."""

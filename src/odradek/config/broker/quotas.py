@@ -30,7 +30,6 @@ REPLICATION_QUOTA_WINDOW_NUM = int32(
     LOW,
     "Number of samples of a replication quota.",
     at_least=1,
-    inert=True,
 )
 
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
@@ -39,7 +38,6 @@ REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
     LOW,
     "Length of a sample of a replication quota.",
     at_least=1,
-    inert=True,
 )
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = int32(

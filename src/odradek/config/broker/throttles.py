@@ -15,7 +15,6 @@ LEADER_REPLICATION_THROTTLED_RATE = int64(
     "Maximum bytes per second this broker sends to throttled followers.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
-    inert=True,
 )
 
 FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
@@ -25,7 +24,6 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
     "Maximum bytes per second this broker fetches for throttled replicas.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
-    inert=True,
 )
 
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(

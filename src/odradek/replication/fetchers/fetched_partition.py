@@ -24,6 +24,7 @@ from odradek.replication.fetchers.fetch_state import (
 )
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.follower import Follower
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.wire.messages.fetch import PartitionData
@@ -45,6 +46,8 @@ class FetcherPorts(NamedTuple):
     on_appended: Callable[[TopicPartition], None]
     on_failure: Callable[[TopicPartition, Exception], None]
     limited_events: RateLimitedEvents
+    quota: ReplicationQuotaManager | None = None
+    """Throttle of this broker's fetches."""
 
 
 class FetchedPartition:
@@ -82,9 +85,9 @@ class FetchedPartition:
 
     # Errors.
 
-    def delay(self) -> None:
+    def delay(self, backoff_ms_min: int = 0) -> None:
         """Leave this partition out of the requests for ``replica.fetch.backoff.ms``."""
-        backoff_ms = self._ports.settings().backoff_ms
+        backoff_ms = max(self._ports.settings().backoff_ms, backoff_ms_min)
         jitter_ms = self._ports.entropy.below(backoff_ms * JITTER_PERCENT // 100 + 1)
         now_ms = self._ports.clock.monotonic_ms()
         self.state = self.state.delay(now_ms + backoff_ms + jitter_ms, now_ms)

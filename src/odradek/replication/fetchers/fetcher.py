@@ -22,6 +22,7 @@ from odradek.replication.fetchers.fetch_requests import ReplicaFetch
 from odradek.replication.fetchers.fetch_state import ErrorAction
 from odradek.replication.fetchers.fetched_partition import FetchedPartition, FetcherPorts
 from odradek.replication.follower import Follower
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.telemetry import events
 from odradek.wire.messages.fetch import PartitionData
 
@@ -29,6 +30,9 @@ log = events.logger("replica_fetcher")
 
 APPEND_BYTES_PER_TURN: Final = 1 << 20
 """Bytes appended before other tasks of the event loop get a turn."""
+
+THROTTLED_MS_MIN: Final = 100
+"""Wait of a throttled partition at least, also without a backoff: a shorter one would be a busy loop."""
 
 _SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
@@ -204,6 +208,8 @@ class Fetcher:
     async def _fetch(self) -> bool:
         """Fetch the ready partitions once; return False if there are none."""
         settings, now_ms = self._ports.settings(), self._clock.monotonic_ms()
+        if self._ports.quota is not None and self._ports.quota.is_active:
+            self._delay_throttled(self._ports.quota)
         ready = {
             topic_partition: partition
             for topic_partition, partition in self.partitions.items()
@@ -236,6 +242,20 @@ class Fetcher:
             self._handle_session_error(result.error, fetch)
         return True
 
+    def _delay_throttled(self, quota: ReplicationQuotaManager) -> None:
+        """Leave throttled partitions out for a while if the quota is exceeded, unless they are in sync."""
+        if not quota.is_exceeded:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for topic_partition, partition in self.partitions.items():
+            state = partition.state
+            if (
+                not state.is_replica_in_sync
+                and state.is_ready_for_fetch(now_ms)
+                and quota.is_throttled(topic_partition)
+            ):
+                partition.delay(THROTTLED_MS_MIN)
+
     def _handle_session_error(self, error: ErrorCode, fetch: ReplicaFetch) -> None:
         """Start a new session at once, or after a backoff if this was the start of one."""
         self._ports.limited_events.warning(
@@ -250,7 +270,7 @@ class Fetcher:
     async def _handle_partitions(
         self, ready: Partitions, results: dict[TopicPartition, PartitionData]
     ) -> None:
-        turn_bytes = 0
+        turn_bytes, quota = 0, self._ports.quota
         out_of_range, to_flush = [], []
         for topic_partition, data in results.items():
             partition = ready[topic_partition]
@@ -264,7 +284,10 @@ class Fetcher:
                 if partition.handle_error(error) is ErrorAction.RESET_OFFSET:
                     out_of_range.append(partition)
                 continue
-            turn_bytes += partition.handle_data(data)
+            size_bytes = partition.handle_data(data)
+            turn_bytes += size_bytes
+            if quota is not None and quota.is_active and quota.is_throttled(topic_partition):
+                quota.record(size_bytes)
             if partition.follower.is_flush_due:
                 to_flush.append(partition)
             if turn_bytes >= APPEND_BYTES_PER_TURN:

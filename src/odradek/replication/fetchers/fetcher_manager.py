@@ -18,6 +18,7 @@ from odradek.replication.fetchers.fetched_partition import FetcherPorts
 from odradek.replication.fetchers.fetcher import Fetcher
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.follower import Follower
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 
@@ -40,12 +41,12 @@ class ReplicaFetcherManager:
         entropy: Entropy,
         on_appended: Callable[[TopicPartition], None],
         on_failure: Callable[[TopicPartition, Exception], None],
+        quota: ReplicationQuotaManager | None = None,
     ) -> None:
         self._requests = requests
         self._settings = settings
-        self._ports = FetcherPorts(
-            settings, clock, entropy, on_appended, on_failure, RateLimitedEvents(log, clock.monotonic_ms)
-        )
+        limited_events = RateLimitedEvents(log, clock.monotonic_ms)
+        self._ports = FetcherPorts(settings, clock, entropy, on_appended, on_failure, limited_events, quota)
         self._fetchers: dict[_FetcherKey, Fetcher] = {}
         self._assigned: dict[TopicPartition, tuple[_FetcherKey, TopicId]] = {}
         self._closing: set[asyncio.Task[None]] = set()

@@ -15,6 +15,7 @@ from tests.unit.broker.handlers.controller_client import (
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -130,6 +131,36 @@ def test_only_followers_of_this_epoch_are_served(run_scenario, broker_id, leader
         assert entry.error_code == code
         leader = harness.broker._replica_manager.get_partition(*A).leader_state
         assert leader.replica(FOLLOWER).log_end_offset == (0 if code == ErrorCode.NONE else -1)
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("is_in_sync", [False, True])
+def test_throttled_follower_gets_no_records_while_the_quota_is_exceeded(run_scenario, is_in_sync):
+    async def scenario(harness):
+        isr = (harness.broker.broker_id, FOLLOWER) if is_in_sync else (harness.broker.broker_id,)
+        await make_replicated(harness, partitions=2, isr=isr)
+        for number in range(2):
+            await harness.produce("orders", b"a", b"b", partition=number, acks=1)
+        clock = harness.cluster.clock
+        quota = harness.broker.replica_manager.leader_quota = ReplicationQuotaManager(clock, 11, 1000)
+        quota.bytes_per_second_max = 1
+        quota.mark_throttled("orders", frozenset({0}))
+        quota.record(1000)
+        follower = await FollowerClient.connect(harness)
+        fetched = await follower.fetch({A: 0, B: 0})
+        assert bytes(fetched[B].records), "only listed partitions are throttled"
+        assert bool(bytes(fetched[A].records)) is is_in_sync
+        leader = harness.broker.replica_manager.get_partition(*A).leader_state
+        assert (fetched[A].error_code, leader.replica(FOLLOWER).log_end_offset) == (0, 0)
+        if not is_in_sync:
+            waiting = follower.send({A: 0, B: 2}, max_wait_ms=500)
+            begun_ms = clock.monotonic_ms()
+            await waiting
+            assert clock.monotonic_ms() - begun_ms == 500, "throttled bytes do not complete a fetch"
+        await clock.sleep_ms(11_000)
+        later = await FollowerClient.connect(harness)
+        assert bytes((await later.fetch({A: 0}))[A].records)
 
     run_scenario(scenario)
 

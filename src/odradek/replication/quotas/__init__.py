@@ -1,0 +1,1 @@
+"""Throttles of replication between brokers."""
