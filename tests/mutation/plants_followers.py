@@ -325,7 +325,7 @@ FOLLOWER_PLANTS: list[Plant] = [
     Plant(
         "a flush during a truncation leaves no removed leader epochs",
         f"{LOG}/local_log.py",
-        "                await self._replace_stale_epochs()\n",
+        "            await self._flusher.replace_stale_epochs(self.epochs.entries)\n",
         "",
         (
             "unit/log/test_truncation_durability.py::test_flush_during_a_truncation_does_not_leave_removed_epochs",
@@ -341,7 +341,7 @@ FOLLOWER_PLANTS: list[Plant] = [
     Plant(
         "a swap that a truncation has overtaken brings no batches back",
         f"{LOG}/local_log.py",
-        "        if self._swap is not None:",
+        "        if self.swap is not None:",
         "        if False:",
         ("unit/log/cleaning/test_log_cleaner.py::test_truncation_during_a_swap_does_not_bring_batches_back",),
     ),

@@ -202,9 +202,9 @@ LOG_PLANTS: list[Plant] = [
     ),
     Plant(
         "the end of the log survives a power loss during retention",
-        f"{LOG}/local_log.py",
-        "                await self._sync_names()\n                # Not earlier",
-        "                # Not earlier",
+        f"{LOG}/old_segments.py",
+        "            await log.sync_names()\n            # Not earlier",
+        "            # Not earlier",
         ("unit/log/test_retention.py::test_power_loss_at_any_step_of_retention_leaves_no_gap",),
     ),
     Plant(

@@ -1,4 +1,4 @@
-"""Segment management of a log: roll, truncation, retention, replacement by cleaned segments, flush, close.
+"""Segment management of a log: roll, truncation, flush, close.
 
 Also holds the offsets, leader epochs and producer state that change with the segments.
 
@@ -10,61 +10,27 @@ methods that wait for the disk are ``async`` and run on the file port's threads,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
-from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadata, read_partition_metadata
 from odradek.log.disk_health import DISK_FULL_ERRORS, DiskHealth
-from odradek.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from odradek.log.log_config import LogConfig
 from odradek.log.log_flusher import LogFlusher, TransientWriteError
+from odradek.log.log_state import LogState
+from odradek.log.partition_metadata_file import PartitionMetadataFile
 from odradek.log.producers.producer_state_manager import (
     ProducerStateManager,
     delete_snapshots,
     list_snapshot_offsets,
 )
-from odradek.log.retention import DeletableSegment, LogStats, find_deletable_segments
-from odradek.log.segments import page_in
 from odradek.log.segments.active_segment import ActiveSegment
 from odradek.log.segments.cleaned_segment import CleanedSegment
 from odradek.log.segments.log_segment import LogSegment, SegmentContext
-from odradek.log.segments.log_segments import LogSegments, PendingSegmentDeletes, TimestampsNotLoaded
+from odradek.log.segments.log_segments import LogSegments, PendingSegmentDeletes
 from odradek.log.segments.segment_format import DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
-
-
-class LogState:
-    """State of a log when it is opened."""
-
-    __slots__ = (
-        "checkpointed_epochs",
-        "epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "recovery_point",
-        "segments",
-    )
-
-    def __init__(
-        self,
-        segments: list[LogSegment],
-        epochs: LeaderEpochCache,
-        checkpointed_epochs: tuple[EpochEntry, ...],
-        producers: ProducerStateManager,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-    ) -> None:
-        self.segments = segments
-        self.epochs = epochs
-        self.checkpointed_epochs = checkpointed_epochs
-        self.producers = producers
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
 
 
 class LocalLog:
@@ -78,26 +44,26 @@ class LocalLog:
         "_active",
         "_config",
         "_context",
-        "_disk_health",
         "_entropy",
         "_flusher",
         "_on_roll",
         "_on_truncate",
-        "_pending_deletes",
+        "_partition_metadata",
         "_producers",
         "_rules",
         "_segments",
         "_stale_recovery_point",
-        "_swap",
-        "_topic_id",
-        "_truncation_count",
+        "disk_health",
         "epochs",
         "flushed_ms",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
+        "pending_deletes",
         "recovery_point",
+        "swap",
         "topic_partition",
+        "truncation_count",
     )
 
     def __init__(
@@ -122,19 +88,20 @@ class LocalLog:
         self.flushed_ms: int | None = None
         """Time of the last scheduled flush (``flush.ms``); maintained by the caller."""
         self._context = context
-        self._disk_health = DiskHealth(context, on_failure)
+        self.disk_health = DiskHealth(context, on_failure)
         self._flusher = LogFlusher(context, state.checkpointed_epochs, is_new=is_new)
-        self._pending_deletes = PendingSegmentDeletes(context.files)
+        self.pending_deletes = PendingSegmentDeletes(context.files)
         self._segments = LogSegments(state.segments)
         last = state.segments[-1]
         self._active = last if isinstance(last, ActiveSegment) else None
         self._producers = state.producers
-        self._topic_id: TopicId | None = None
+        self._partition_metadata = PartitionMetadataFile(topic_partition, context, self.disk_health)
         self._entropy = entropy
-        self._truncation_count = 0
+        self.truncation_count = 0
+        """Number of truncations. Results computed before a truncation may not hold after it."""
         self._stale_recovery_point = 0
         """Largest recovery point before a truncation; the directory's checkpoint may still contain it."""
-        self._swap: CleanedSegment | None = None
+        self.swap: CleanedSegment | None = None
         """Cleaned segment that is being renamed on a thread."""
         self._on_roll = on_roll
         self._on_truncate = on_truncate
@@ -162,7 +129,7 @@ class LocalLog:
     @property
     def failure(self) -> StorageError | None:
         """The disk error that made this log unusable."""
-        return self._disk_health.failure
+        return self.disk_health.failure
 
     @property
     def last_stable_offset(self) -> int:
@@ -188,29 +155,11 @@ class LocalLog:
     @property
     def topic_id(self) -> TopicId | None:
         """Topic id from ``partition.metadata``, if there is one."""
-        if self._topic_id is None:
-            path = f"{self._context.directory}/{PARTITION_METADATA}"
-            try:
-                self._topic_id = read_partition_metadata(self._context.files, path)
-            except OSError as error:
-                raise self._disk_health.error_for(error, "read") from error
-        return self._topic_id
+        return self._partition_metadata.topic_id
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
         """Write the topic id; raises INCONSISTENT_TOPIC_ID if the log has another one. Blocks."""
-        if self.topic_id == topic_id:
-            return
-        if self.topic_id is not None:
-            raise BrokerError(
-                ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"the log of {self.topic_partition} belongs to another topic id",
-            )
-        path = f"{self._context.directory}/{PARTITION_METADATA}"
-        try:
-            self._context.files.write_whole(path, encode_partition_metadata(topic_id))
-        except OSError as error:
-            raise self._disk_health.error_for(error, "write") from error
-        self._topic_id = topic_id
+        self._partition_metadata.assign_topic_id(topic_id)
 
     # Segments.
 
@@ -219,7 +168,7 @@ class LocalLog:
         try:
             active = ActiveSegment.activate(self._segments[-1], self.log_end_offset)
         except OSError as error:
-            raise self._disk_health.error_for(error, "open") from error
+            raise self.disk_health.error_for(error, "open") from error
         self._segments.replace_last(active)
         self._set_active(active, now_ms)
         return active
@@ -255,7 +204,7 @@ class LocalLog:
                 sealed.sync()
             new = ActiveSegment.create(self._context, base_offset)
         except OSError as error:
-            raise self._disk_health.error_for(error, "create a segment in") from error
+            raise self.disk_health.error_for(error, "create a segment in") from error
         self._segments.replace_last(sealed)
         self._segments.add(new)
         self._flusher.names_changed = True
@@ -273,7 +222,7 @@ class LocalLog:
         round, a power loss could bring back removed batches under the epochs of those that replaced them.
         Recovery tolerates an old recovery point above ``offset``. Blocks.
         """
-        self._disk_health.check()
+        self.disk_health.check()
         if offset >= self.log_end_offset:
             if self.epochs.truncate_from_end(self.log_end_offset):
                 self._write_epochs()
@@ -287,7 +236,7 @@ class LocalLog:
             self._producers.truncate(self._context, list(self._segments), offset)
         except OSError as error:
             # Segments may be deleted already: the files no longer match the offsets.
-            raise self._disk_health.fail(error, "truncate") from error
+            raise self.disk_health.fail(error, "truncate") from error
         self.epochs.truncate_from_end(offset)
         self._set_end(offset)
         self._write_epochs()
@@ -296,15 +245,15 @@ class LocalLog:
 
     def _cancel_swap(self) -> None:
         """Keep recovery from swapping in a cleaned segment with batches that are about to be removed."""
-        if self._swap is not None:
-            self._swap.cancel_swap()
+        if self.swap is not None:
+            self.swap.cancel_swap()
             self._context.files.sync_dir(self._context.directory)
 
     def _write_epochs(self) -> None:
         try:
             self._flusher.write_epochs(self.epochs.entries)
         except OSError as error:
-            raise self._disk_health.fail(error, "truncate") from error
+            raise self.disk_health.fail(error, "truncate") from error
 
     def _truncate_segments(self, offset: int, now_ms: int) -> None:
         dropped = self._segments.drop_after(offset)
@@ -321,7 +270,7 @@ class LocalLog:
         active.sync_log()
 
     def _set_end(self, offset: int) -> None:
-        self._truncation_count += 1
+        self.truncation_count += 1
         self._stale_recovery_point = max(self._stale_recovery_point, self.recovery_point)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -330,7 +279,7 @@ class LocalLog:
 
     def truncate_fully_and_start_at(self: Self, offset: int, now_ms: int) -> None:
         """Remove all records; the empty log starts and ends at ``offset``. Durable, and blocks."""
-        self._disk_health.check()
+        self.disk_health.check()
         first, *others = self._segments
         try:
             self._cancel_swap()
@@ -344,7 +293,7 @@ class LocalLog:
                 first.remove()
             self._context.files.sync_dir(self._context.directory)
         except OSError as error:
-            raise self._disk_health.fail(error, "truncate") from error
+            raise self.disk_health.fail(error, "truncate") from error
         self._segments.reset(new)
         self._producers = ProducerStateManager(offset)
         self._flusher.names_changed = True
@@ -368,124 +317,15 @@ class LocalLog:
         self.epochs.truncate_from_start(offset)
         return True
 
-    # Retention.
+    # Maintenance: see ``old_segments`` and ``cleaning``.
 
-    async def delete_old_segments(self, now_ms: int, monotonic_ms: int) -> list[DeletableSegment]:
-        """Remove segments by retention and log start offset, and return them.
-
-        Files are renamed now and deleted by ``delete_pending_segments`` after ``file.delete.delay.ms``; reads
-        in progress can finish. ``now_ms`` is wall clock time.
-        """
-        if not await self._find_deletable(now_ms):
-            return []
-        async with self._flusher.lock():
-            deletable = await self._find_deletable(now_ms)
-            if len(deletable) == len(self._segments):
-                self.roll(now_ms, needs_room=False)
-                # A log found without segments would restart at offset 0.
-                await self._sync_names()
-                deletable = (await self._find_deletable(now_ms))[: len(self._segments) - 1]
-            if deletable:
-                self._schedule_delete(self._segments.drop_first(len(deletable)), monotonic_ms)
-                start, truncation_count = self._segments[0].base_offset, self._truncation_count
-                await self._sync_names()
-                # Not earlier: if the segments reappear after a crash, they must be scanned.
-                if truncation_count == self._truncation_count:
-                    self.recovery_point = max(self.recovery_point, start)
-            return deletable
-
-    async def _sync_names(self) -> None:
+    async def sync_names(self) -> None:
+        """Sync created, renamed and deleted file names."""
         try:
             await self._flusher.sync_directory()
         except OSError as error:
             self._flusher.names_changed = True
-            raise self._disk_health.sync_error_for(error, "sync") from error
-
-    async def _find_deletable(self, now_ms: int) -> list[DeletableSegment]:
-        """Return the deletable segments; timestamps are read on a thread before the decision."""
-        count = 1
-        while True:
-            self._disk_health.check()
-            stats = LogStats(self.log_start_offset, self.high_watermark, self.size_bytes)
-            segments = self._segments.stats(self.log_end_offset, with_timestamps=self._config.deletes_by_time)
-            try:
-                return find_deletable_segments(segments, stats, self._config, now_ms)
-            except TimestampsNotLoaded as error:
-                await self._load_timestamps(error.segment, count)
-                count = page_in.SEGMENTS_AT_ONCE  # the first one is often the only one needed
-
-    async def _load_timestamps(self, first: LogSegment, count: int) -> None:
-        """Load the timestamps of a segment and some after it."""
-        try:
-            await page_in.load_timestamps(
-                self._segments, self._segments.segments_from(first.base_offset)[:count]
-            )
-        except OSError as error:
-            if first in self._segments:  # otherwise it was removed meanwhile
-                raise self._disk_health.error_for(error, "search") from error
-
-    def _schedule_delete(self, segments: Sequence[LogSegment], monotonic_ms: int) -> None:
-        """Rename segments that were removed from the start of the log."""
-        start = self._segments[0].base_offset
-        if start > self.log_start_offset:
-            self.advance_log_start_offset(start)
-        try:
-            self._pending_deletes.add(segments, monotonic_ms + self._config.file_delete_delay_ms)
-        except OSError as error:
-            raise self._disk_health.error_for(error, "rename segments of") from error
-
-    async def delete_pending_segments(self, monotonic_ms: int) -> int:
-        """Delete the files of removed segments that are due; return the number of segments."""
-        try:
-            return await self._pending_deletes.remove_due(monotonic_ms)
-        except OSError as error:
-            raise self._disk_health.error_for(error, "delete segments of") from error
-
-    # Compaction.
-
-    @property
-    def truncation_count(self) -> int:
-        """Number of truncations. Results computed before a truncation may not hold after it."""
-        return self._truncation_count
-
-    async def replace_segments(
-        self, old: Sequence[LogSegment], cleaned: CleanedSegment, truncation_count: int, monotonic_ms: int
-    ) -> bool:
-        """Replace source segments by a cleaned segment that is complete and synced.
-
-        Returns False, without any change, if a source segment was removed or the log was truncated since
-        ``truncation_count``. Reads of the old segments can finish; their files are deleted later.
-        """
-        async with self._flusher.lock():
-            self._disk_health.check()
-            if truncation_count != self._truncation_count or not self._segments.contains_run(old):
-                return False
-            self._swap = cleaned
-            try:
-                await self._context.files.offload(cleaned.rename_to_swap)
-            except FileNotFoundError:  # the directory may have been renamed for deletion
-                return False
-            except OSError as error:
-                raise self._disk_health.error_for(error, "replace segments of") from error
-            finally:
-                self._swap = None
-            if truncation_count != self._truncation_count or not self._segments.contains_run(old):
-                await self._context.files.offload(cleaned.discard)
-                return False
-            due_ms = monotonic_ms + self._config.file_delete_delay_ms
-            try:
-                self._pending_deletes.add(old[:1], due_ms, keeps_snapshots=True)
-                self._pending_deletes.add(old[1:], due_ms)
-                new = cleaned.finish_swap()
-            except OSError as error:
-                raise self._disk_health.fail(error, "replace segments of") from error
-            self._segments.replace(old, new)
-            await self._sync_names()
-            return True
-
-    def storage_error(self, error: OSError, what: str) -> Exception:
-        """Return the error to raise when the operation ``what`` failed; a permanent one fails the log."""
-        return self._disk_health.error_for(error, what)
+            raise self.disk_health.sync_error_for(error, "sync") from error
 
     # Durability.
 
@@ -496,10 +336,10 @@ class LocalLog:
     async def flush(self) -> None:
         """Sync everything appended so far and advance ``recovery_point``."""
         async with self._flusher.lock():
-            self._disk_health.check()
+            self.disk_health.check()
             if not self._is_dirty:
                 return
-            end_offset, truncation_count = self.log_end_offset, self._truncation_count
+            end_offset, truncation_count = self.log_end_offset, self.truncation_count
             snapshots, offsets = self._producers.plan_snapshots(self._context)
             try:
                 await self._context.files.offload(self._plan_flush(snapshots))
@@ -508,28 +348,22 @@ class LocalLog:
                 raise StorageError(f"cannot flush {self._context.directory} yet: {error}") from error
             except OSError as error:
                 self._flusher.undo_plan()
-                refusal = self._disk_health.sync_error_for(error, "sync")
+                refusal = self.disk_health.sync_error_for(error, "sync")
                 raise refusal if self.failure else StorageError(str(refusal)) from error
-            if truncation_count == self._truncation_count:
+            if truncation_count == self.truncation_count:
                 self._producers.mark_written(offsets)
                 self.recovery_point = max(self.recovery_point, end_offset)
             else:
-                await self._delete_stale_snapshots(self._producers.stale_snapshots(offsets))
-                await self._replace_stale_epochs()
+                await self._replace_stale_files(self._producers.stale_snapshots(offsets))
 
-    async def _delete_stale_snapshots(self, snapshot_offsets: list[int]) -> None:
-        """Delete snapshots written during a truncation: they describe removed batches."""
+    async def _replace_stale_files(self, snapshot_offsets: list[int]) -> None:
+        """Replace what a flush wrote during a truncation: it describes removed batches."""
         try:
             await self._context.files.offload(lambda: delete_snapshots(self._context, snapshot_offsets))
-        except OSError as error:
-            raise self._disk_health.fail(error, "cut") from error
-        self._flusher.names_changed = True
-
-    async def _replace_stale_epochs(self) -> None:
-        try:
+            self._flusher.names_changed = True
             await self._flusher.replace_stale_epochs(self.epochs.entries)
         except OSError as error:
-            raise self._disk_health.fail(error, "truncate") from error
+            raise self.disk_health.fail(error, "truncate") from error
 
     @property
     def _is_dirty(self) -> bool:
@@ -551,12 +385,12 @@ class LocalLog:
             try:
                 await self._context.files.offload(plan)
             except OSError as error:
-                raise self._disk_health.fail(error, "close") from error
+                raise self.disk_health.fail(error, "close") from error
         self.finish_close()
 
     def plan_close(self) -> Callable[[], None] | None:
         """Return the blocking part of ``close``, to be run on a thread; ``None`` if it is empty."""
-        self._disk_health.check()
+        self.disk_health.check()
         self._producers.take_snapshot(self.log_end_offset)
         snapshots, _ = self._producers.plan_snapshots(self._context)
         if self._active is None:
@@ -564,7 +398,7 @@ class LocalLog:
         try:
             sealed = self._active.seal()
         except OSError as error:
-            raise self._disk_health.fail(error, "close") from error
+            raise self.disk_health.fail(error, "close") from error
         flush = self._plan_flush(snapshots)
 
         def work() -> None:
@@ -590,7 +424,7 @@ class LocalLog:
         try:
             self._context.files.rename(self._context.directory, path)
         except OSError as error:
-            raise self._disk_health.error_for(error, "rename") from error
+            raise self.disk_health.error_for(error, "rename") from error
         self._context.directory = path
         return path
 

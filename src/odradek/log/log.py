@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.log.leader_epoch_cache import EpochEnd
-from odradek.log.local_log import LocalLog, LogState
+from odradek.log.local_log import LocalLog
+from odradek.log.log_state import LogState
 from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.log_segments import fetch_slice, legacy_offsets_before
@@ -88,7 +89,7 @@ class Log(LocalLog):
         headers = validated.headers
         if not headers:
             return LogAppendInfo(-1, -1, -1, self.log_start_offset)
-        self._disk_health.check()  # for a duplicate too: the first append may be lost
+        self.disk_health.check()  # for a duplicate too: the first append may be lost
         if headers[0].producer_id >= 0:
             duplicate = self._producers.check(headers[0], validated.data, origin)
             if duplicate is not None:
@@ -162,7 +163,7 @@ class Log(LocalLog):
         self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
     ) -> None:
         """Append validated batches: all of them or, on an error, none."""
-        self._disk_health.check()
+        self.disk_health.check()
         last = headers[-1]
         last_offset = last[1] + last[7]
         active = self._active
@@ -177,7 +178,7 @@ class Log(LocalLog):
         try:
             active.append(data, headers)
         except OSError as error:
-            raise self._disk_health.error_for(error, "append to") from error
+            raise self.disk_health.error_for(error, "append to") from error
         self.log_end_offset = last_offset + 1
         position = 0
         for header in headers:
@@ -259,7 +260,7 @@ class Log(LocalLog):
                 raise WouldBlock
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
-            raise self._disk_health.error_for(error, "read") from error
+            raise self.disk_health.error_for(error, "read") from error
         finally:
             context.may_block = True
 
@@ -320,7 +321,7 @@ class Log(LocalLog):
         try:
             return self._segments.aborted_transactions_between(from_offset, end_offset, may_block)
         except OSError as error:
-            raise self._disk_health.error_for(error, "read") from error
+            raise self.disk_health.error_for(error, "read") from error
 
     def aborted_transactions_in(
         self, offset: int, fetched: FetchDataInfo, may_block: bool = True

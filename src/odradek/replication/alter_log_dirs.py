@@ -28,6 +28,7 @@ from odradek.log.leader_epoch_cache import LeaderEpochCache
 from odradek.log.log import Log
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
+from odradek.log.old_segments import delete_old_segments
 from odradek.log.segments import page_in
 from odradek.log.segments.segment_format import DIRECTORY_NAME_LENGTH_MAX, DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
@@ -341,7 +342,7 @@ class AlterLogDirs:
         )
         self._append(move, current, data)
         if self._update_offsets(move, current):
-            await move.future.delete_old_segments(self._clock.wall_ms(), self._clock.monotonic_ms())
+            await delete_old_segments(move.future, self._clock.wall_ms(), self._clock.monotonic_ms())
         return len(data)
 
     def _next_offset(self, current: Log, future: Log) -> int:

@@ -68,7 +68,7 @@ async def find_offset_by_timestamp(
         match = await _search(partition.log, timestamp)
     except OSError as error:
         raise BrokerError(
-            ErrorCode.KAFKA_STORAGE_ERROR, str(partition.log.storage_error(error, "search"))
+            ErrorCode.KAFKA_STORAGE_ERROR, str(partition.log.disk_health.error_for(error, "search"))
         ) from error
     _require_readable(partition, current_leader_epoch, replica_id)
     if match is None or match.offset >= _end_offset_for(partition, isolation, replica_id):

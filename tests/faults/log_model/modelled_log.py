@@ -23,6 +23,7 @@ from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_directory import LogDirectory
+from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import Compression
@@ -285,8 +286,8 @@ class ModelledLog:
         ]
         log.configure(replace(self.config, **bounds))
         try:
-            gone = await log.delete_old_segments(self.now_ms, self.now_ms)
-            await log.delete_pending_segments(self.now_ms)
+            gone = await delete_old_segments(log, self.now_ms, self.now_ms)
+            await delete_pending_segments(log, self.now_ms)
         finally:
             log.configure(self.config)
             self._see_retained(bounds)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.log.log_config import LogConfig
+from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.log.retention import DeletionReason, LogStats, SegmentStats, find_deletable_segments
 
 HOUR = 3_600_000
@@ -185,15 +186,15 @@ def names(harness: Any, ending: str = "") -> list[str]:
 
 def test_files_are_renamed_at_once_and_deleted_after_the_delay(harness: Any) -> None:
     log = filled(harness, retention_ms=HOUR, file_delete_delay_ms=500)
-    deleted = harness.run(log.delete_old_segments(2 * HOUR + 1, 1000))
+    deleted = harness.run(delete_old_segments(log, 2 * HOUR + 1, 1000))
     assert [(segment.base_offset, segment.reason) for segment in deleted] == [(0, DeletionReason.TIME)]
     assert (log.log_start_offset, log.segments[0].base_offset) == (2, 2)
     zeros = "00000000000000000000"
     assert names(harness, ".deleted") == [f"{zeros}.{end}.deleted" for end in ("index", "log", "timeindex")]
-    assert harness.run(log.delete_pending_segments(1499)) == 0
+    assert harness.run(delete_pending_segments(log, 1499)) == 0
     assert names(harness, ".deleted") != []
-    assert harness.run(log.delete_pending_segments(1500)) == 1
-    assert harness.run(log.delete_pending_segments(1500)) == 0
+    assert harness.run(delete_pending_segments(log, 1500)) == 1
+    assert harness.run(delete_pending_segments(log, 1500)) == 0
     assert not [name for name in names(harness) if name.startswith(zeros)]
 
 
@@ -202,18 +203,18 @@ def test_read_in_progress_survives_retention(harness: Any) -> None:
     before = harness.records(log)[:2]
     data = log.read(0, 1 << 20).data
     content = data.read()
-    harness.run(log.delete_old_segments(DAY, 0))
-    harness.run(log.delete_pending_segments(0))
+    harness.run(delete_old_segments(log, DAY, 0))
+    harness.run(delete_pending_segments(log, 0))
     assert data.read() == content
     assert [offset for offset, _, _ in before] == [0, 1]
 
 
 def test_log_continues_at_its_end_when_all_segments_are_deleted(harness: Any) -> None:
     log = filled(harness, retention_ms=0)
-    assert len(harness.run(log.delete_old_segments(DAY, 0))) == 4
+    assert len(harness.run(delete_old_segments(log, DAY, 0))) == 4
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (8, 8, 8)
     assert len(log.segments) == 1
-    assert harness.run(log.delete_old_segments(2 * DAY, 0)) == []
+    assert harness.run(delete_old_segments(log, 2 * DAY, 0)) == []
     assert harness.append(log, 2, timestamp=DAY) == 8
     assert [offset for offset, _, _ in harness.records(log)] == [8, 9]
     harness.run(log.close())
@@ -223,13 +224,13 @@ def test_log_continues_at_its_end_when_all_segments_are_deleted(harness: Any) ->
 def test_active_segment_stays_in_use_when_others_are_deleted(harness: Any) -> None:
     log = filled(harness, retention_ms=HOUR)
     last = log.segments[-1]
-    harness.run(log.delete_old_segments(3 * HOUR + 1, 0))
+    harness.run(delete_old_segments(log, 3 * HOUR + 1, 0))
     assert log.segments[-1] is last
 
 
 def test_epochs_of_deleted_segments_are_removed(harness: Any) -> None:
     log = filled(harness, retention_ms=HOUR)
-    harness.run(log.delete_old_segments(3 * HOUR + 1, 0))
+    harness.run(delete_old_segments(log, 3 * HOUR + 1, 0))
     assert log.epochs.entries == ((2, 4), (3, 6))
 
 
@@ -237,27 +238,27 @@ def test_records_without_timestamps_age_by_file_modification_time(harness: Any) 
     log = harness.create(retention_ms=1000)
     harness.append(log, timestamp=-1)
     log.high_watermark = log.log_end_offset
-    assert harness.run(log.delete_old_segments(harness.now_ms + 1000, 0)) == []
-    assert len(harness.run(log.delete_old_segments(harness.now_ms + 1001, 0))) == 1
+    assert harness.run(delete_old_segments(log, harness.now_ms + 1000, 0)) == []
+    assert len(harness.run(delete_old_segments(log, harness.now_ms + 1001, 0))) == 1
 
 
 def test_uncommitted_records_are_not_deleted(harness: Any) -> None:
     log = filled(harness, retention_ms=0)
     log.high_watermark = 3
-    assert [segment.base_offset for segment in harness.run(log.delete_old_segments(DAY, 0))] == [0]
+    assert [segment.base_offset for segment in harness.run(delete_old_segments(log, DAY, 0))] == [0]
 
 
 def test_lowered_retention_applies_to_the_next_check(harness: Any) -> None:
     log = filled(harness)
-    assert harness.run(log.delete_old_segments(2 * DAY, 0)) == []
+    assert harness.run(delete_old_segments(log, 2 * DAY, 0)) == []
     log.configure(LogConfig(segment_bytes=100, retention_ms=1))
-    assert len(harness.run(log.delete_old_segments(2 * DAY, 0))) == 4
+    assert len(harness.run(delete_old_segments(log, 2 * DAY, 0))) == 4
 
 
 def test_segments_before_an_advanced_log_start_offset_are_deleted(harness: Any) -> None:
     log = filled(harness, cleanup_policy=("compact",))
     log.advance_log_start_offset(5)
-    assert [segment.reason for segment in harness.run(log.delete_old_segments(DAY, 0))] == [
+    assert [segment.reason for segment in harness.run(delete_old_segments(log, DAY, 0))] == [
         DeletionReason.START
     ] * 2
     assert (log.log_start_offset, log.segments[0].base_offset) == (5, 4)
@@ -267,7 +268,7 @@ def test_failed_directory_sync_fails_the_log(harness: Any) -> None:
     log = filled(harness, retention_ms=0)
     harness.files.fail_next_sync(5, name_end="orders-0")
     with pytest.raises(Exception, match="cannot sync"):
-        harness.run(log.delete_old_segments(DAY, 0))
+        harness.run(delete_old_segments(log, DAY, 0))
     assert log.failure is not None
     assert harness.failures
 
@@ -331,8 +332,8 @@ def test_power_loss_at_any_step_of_retention_leaves_no_gap(
     sent = harness.records(log)
     cut_after(harness.files, steps)
     try:
-        asyncio.run(log.delete_old_segments(6 * HOUR, 0))
-        asyncio.run(log.delete_pending_segments(0))
+        asyncio.run(delete_old_segments(log, 6 * HOUR, 0))
+        asyncio.run(delete_pending_segments(log, 0))
     except PowerCut:
         pass
     for name in NAME_CHANGES:
@@ -347,6 +348,6 @@ def test_power_loss_at_any_step_of_retention_leaves_no_gap(
     actual = harness.records(again)
     assert actual == [record for record in sent if again.log_start_offset <= record[0] < again.log_end_offset]
     again.high_watermark = end = again.log_end_offset
-    harness.run(again.delete_old_segments(6 * HOUR, 0))
+    harness.run(delete_old_segments(again, 6 * HOUR, 0))
     assert again.log_start_offset >= min(log.log_start_offset, end)
     assert harness.append(again, 1, timestamp=9 * HOUR) == end

@@ -15,6 +15,7 @@ from odradek.config import broker as settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.log.log import Log
 from odradek.log.log_directory import LogDirectory
+from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.model.errors import BrokerError, StorageError
 from odradek.ports.clock import Clock
 from odradek.telemetry import events
@@ -119,7 +120,7 @@ class LogMaintenance:
         now_ms = self._clock.wall_ms()
         async for partition_log in self._healthy_logs():
             try:
-                segments = await partition_log.delete_old_segments(now_ms, self._clock.monotonic_ms())
+                segments = await delete_old_segments(partition_log, now_ms, self._clock.monotonic_ms())
             except (BrokerError, StorageError) as error:
                 log.error("retention_failed", partition=partition_log.topic_partition, reason=str(error))
                 continue
@@ -137,7 +138,7 @@ class LogMaintenance:
         now_ms = self._clock.monotonic_ms()
         async for partition_log in self._healthy_logs():
             try:
-                await partition_log.delete_pending_segments(now_ms)
+                await delete_pending_segments(partition_log, now_ms)
             except (BrokerError, StorageError) as error:
                 log.error("removal_failed", partition=partition_log.topic_partition, reason=str(error))
         for directory in self._directories:

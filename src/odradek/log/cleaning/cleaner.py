@@ -26,6 +26,7 @@ from odradek.log.cleaning.log_to_clean import (
     group_segments_by_size,
     offset_map_slots,
 )
+from odradek.log.cleaning.segment_replacement import replace_segments
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig
 from odradek.log.producers.producer_states import ProducerStateEntry
@@ -201,7 +202,7 @@ class Cleaner:
             await self._files.offload(lambda: target.finish(rewriter.take_aborted(), modified_ms))
             await self._throttle(0)
             self._on_step("segment_synced")
-            is_done = await self._log.replace_segments(old, target, self._truncation_count, monotonic_ms())
+            is_done = await replace_segments(self._log, old, target, self._truncation_count, monotonic_ms())
         finally:
             if not is_done and self._log.failure is None:
                 await self._files.offload(target.discard)

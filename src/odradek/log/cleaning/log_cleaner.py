@@ -280,7 +280,7 @@ class LogCleaner:
         try:
             return await find_cleanable_offsets(log, first_dirty, now_ms)
         except OSError as error:
-            failure = log.storage_error(error, "read")
+            failure = log.disk_health.error_for(error, "read")
             events_log.warning("cleaning_failed", partition=partition, reason=str(failure))
         except BrokerError as corrupt:
             self._uncleanable.mark(log, str(corrupt))
@@ -335,7 +335,7 @@ class LogCleaner:
         """Retry later on a full disk, fail the directory on a failed disk, mark a corrupt log uncleanable."""
         log = cleaning.log
         if isinstance(error, OSError):
-            error = log.storage_error(error, "compact")
+            error = log.disk_health.error_for(error, "compact")
         # A checkpoint reports a full disk as a StorageError that does not fail the directory.
         is_full = isinstance(error, StorageError) or (
             isinstance(error, BrokerError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.storage import log_maintenance
 from odradek.broker.storage.log_maintenance import LOGS_PER_BATCH, LogMaintenance
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.log.log_config import LogConfig
@@ -274,7 +275,9 @@ class StubLog:
 
 
 @pytest.mark.parametrize("work", ["flush_due", "apply_retention"])
-def test_failing_log_does_not_stop_maintenance_of_the_others(work):
+def test_failing_log_does_not_stop_maintenance_of_the_others(work, monkeypatch):
+    monkeypatch.setattr(log_maintenance, "delete_old_segments", StubLog.delete_old_segments)
+
     async def main():
         logs = [StubLog("a"), StubLog("b", failing=True), StubLog("c")]
         directory: Any = StubLogDirectory({log.topic_partition: log for log in logs})
@@ -290,7 +293,9 @@ def test_failing_log_does_not_stop_maintenance_of_the_others(work):
     run_virtually(main)
 
 
-def test_maintenance_of_many_logs_yields_to_the_event_loop():
+def test_maintenance_of_many_logs_yields_to_the_event_loop(monkeypatch):
+    monkeypatch.setattr(log_maintenance, "delete_old_segments", StubLog.delete_old_segments)
+
     async def main():
         logs = [StubLog(number) for number in range(5 * LOGS_PER_BATCH)]
         directory: Any = StubLogDirectory({log.topic_partition: log for log in logs})

@@ -11,6 +11,7 @@ from odradek.log.checkpoints import read_offsets
 from odradek.log.cleaning.cleanable_offsets import find_cleanable_offsets
 from odradek.log.log_config import CleanerConfig
 from odradek.log.log_directory import LogDirectory
+from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.log.segments.cleaned_segment import remove_leftovers
 from odradek.log.segments.segment_format import OFFSETS, TIMES
 from odradek.model.errors import StorageError
@@ -64,9 +65,9 @@ def test_segments_are_merged_and_old_files_deleted_after_the_delay(run: Callable
         assert await harness.clean()
         assert [segment.base_offset for segment in harness.log.segments] == [0, 5]
         assert len(harness.names(".log.deleted")) == 5
-        assert await harness.log.delete_pending_segments(harness.clock.monotonic_ms()) == 0
+        assert await delete_pending_segments(harness.log, harness.clock.monotonic_ms()) == 0
         await harness.clock.sleep_ms(harness.config.file_delete_delay_ms)
-        assert await harness.log.delete_pending_segments(harness.clock.monotonic_ms()) == 5
+        assert await delete_pending_segments(harness.log, harness.clock.monotonic_ms()) == 5
         assert harness.names(".deleted", ".swap", ".cleaned") == []
         assert harness.values() == [(A, b"4")]
 
@@ -81,7 +82,7 @@ def test_read_in_progress_survives_segment_replacement(run: Callable[..., None])
         before = slice_in_use.read()
         await harness.clean()
         await harness.clock.sleep_ms(harness.config.file_delete_delay_ms)
-        await harness.log.delete_pending_segments(harness.clock.monotonic_ms())
+        await delete_pending_segments(harness.log, harness.clock.monotonic_ms())
         assert slice_in_use.read() == before
 
     run(scenario)
@@ -577,7 +578,7 @@ def test_segments_deleted_by_retention_during_a_cleaning_stay_deleted(run: Calla
                 harness.log.advance_log_start_offset(2)
                 deleting.append(
                     asyncio.get_running_loop().create_task(
-                        harness.log.delete_old_segments(harness.clock.wall_ms(), 0)
+                        delete_old_segments(harness.log, harness.clock.wall_ms(), 0)
                     )
                 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.log.producers.producer_state_manager import find_stale_snapshots
 from odradek.log.producers.producer_states import ProducerStateEntry
 from odradek.log.producers.snapshot_file import decode_snapshot, encode_snapshot
@@ -280,14 +281,14 @@ def test_retention_deletes_snapshots_with_their_segments(harness: Any, sender: I
         sender.write(log)
     harness.run(log.flush())
     log.high_watermark = log.log_end_offset
-    assert harness.run(log.delete_old_segments(harness.now_ms, 0))
+    assert harness.run(delete_old_segments(log, harness.now_ms, 0))
     first = log.segments[0].base_offset
     assert min(snapshots(harness)) == first
     renamed = [
         name for name in harness.files.list_names(harness.path(".")) if name.endswith("snapshot.deleted")
     ]
     assert renamed
-    harness.run(log.delete_pending_segments(10))
+    harness.run(delete_pending_segments(log, 10))
     assert not any(name.endswith(".deleted") for name in harness.files.list_names(harness.path(".")))
     log = harness.open(SMALL, had_clean_shutdown=False, recovery_point=log.recovery_point)
     assert sender.resend(log, 14) == 28
@@ -529,7 +530,7 @@ def test_producer_of_deleted_segments_is_restored_from_the_first_snapshot(
     harness.run(log.flush())
     log.high_watermark = log.log_end_offset
     log.advance_log_start_offset(2)
-    harness.run(log.delete_old_segments(harness.now_ms, 0))
+    harness.run(delete_old_segments(log, harness.now_ms, 0))
     assert log.segments[0].base_offset == 2
     for _ in range(2):
         log = harness.open(SMALL, had_clean_shutdown=False, recovery_point=0, log_start_offset=2)
