@@ -19,7 +19,8 @@ from typing import cast
 from odradek.ports.files import Buffer, FileSlice, Parts
 from odradek.ports.network import Accept, Connection, ListeningSocket, Receiver
 from odradek.system.host_names import Address, addresses_of
-from odradek.system.network import JOIN_BYTES_MAX, SocketNetwork, configure_socket, read_range, reason_of
+from odradek.system.network import SocketNetwork, configure_socket
+from odradek.system.socket_connection import JOIN_BYTES_MAX, read_range, reason_of
 
 
 class TransportConnection(asyncio.BufferedProtocol):

@@ -14,7 +14,8 @@ import pytest
 
 from odradek.ports.files import FileSlice
 from odradek.system.files import PROBE_STEP_BYTES, RealFileSystem
-from odradek.system.network import CHUNK_BYTES, SocketNetwork
+from odradek.system.network import SocketNetwork
+from odradek.system.socket_connection import CHUNK_BYTES
 
 TIMEOUT_S = 20
 

@@ -16,28 +16,30 @@ records without a transactional id in the request are rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.coordinators.transaction_verification import transaction_check
-from odradek.broker.requests.current_leader import find_current_leader
+from odradek.broker.handlers.produce_errors import (
+    error_entry,
+    first_error,
+    log_rejected_batch,
+    name_current_leader,
+    name_leaders,
+    verification_error,
+)
+from odradek.broker.handlers.queued_appends import QueuedAppends, Response
 from odradek.broker.requests.dispatcher import NoResponse, RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
-from odradek.log.log import LogAppendInfo
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_NONE
-from odradek.records.append_rules import RecordValidationError, WorkLimitExceeded
+from odradek.records.append_rules import WorkLimitExceeded
 from odradek.records.batch_producer import BatchProducer, is_transactional, transactional_producer
 from odradek.replication.acks import is_valid_required_acks
-from odradek.replication.append_queue import AppendResult, QueuedAppend
 from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -48,31 +50,9 @@ from odradek.wire.messages.produce import (
 ADMIN_CLIENT_ID = "__admin_client"
 """Client id that may write to internal topics."""
 
-CURRENT_LEADER_SINCE: Final = 10
 ABORTABLE_SINCE: Final = 11
 
-RETRIABLE_COORDINATOR_ERRORS: Final = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""Coordinator errors that become a retriable error, because producers do not expect them here."""
-
-ROUTINE_ERRORS: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-    }
-)
-"""Routine errors: the producer refreshes its metadata or retries."""
-
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
-Response = ProduceResponse | NoResponse | PendingResponse[ProduceResponse]
 Result = Response | PendingResponse[Response]
 
 
@@ -142,7 +122,7 @@ def _append_all(
         topics.append(TopicProduceResponse(name, entries))
     if queued:
         return queued[0].then(
-            lambda: _respond(request, _name_leaders(response, context), context, waiting, unflushed)
+            lambda: _respond(request, name_leaders(response, context), context, waiting, unflushed)
         )
     if waiting or unflushed or acks == ACKS_NONE:
         return _respond(request, response, context, waiting, unflushed)
@@ -160,7 +140,7 @@ def _respond(
     if unflushed:
         return _respond_after_flush(request, response, unflushed, waiting, context)
     if request.acks == ACKS_NONE:
-        return NoResponse(_first_error(response))
+        return NoResponse(first_error(response))
     return (
         _respond_after_replication(request, response, waiting, context, PendingResponse())
         if waiting
@@ -191,7 +171,7 @@ def _append(
                     "transactional records need a transactional id, got null",
                 )
         elif verification_errors and (topic, index) in verification_errors:
-            raise _verification_error(verification_errors[TopicPartition(topic, index)])
+            raise verification_error(verification_errors[TopicPartition(topic, index)])
         if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         partition = replica_manager.get_leader_partition(topic, index)
@@ -199,9 +179,9 @@ def _append(
             raise WorkLimitExceeded
         append_info = partition.append(data.records, acks, context.version, now_ms)
     except BrokerError as error:
-        _log_rejected_batch(topic, index, error, context)
-        entry = _error_entry(index, error)
-        _name_current_leader(response, topic, entry, context)
+        log_rejected_batch(topic, index, error, context)
+        entry = error_entry(index, error)
+        name_current_leader(response, topic, entry, context)
         return entry
     except WorkLimitExceeded:
         if not queued:
@@ -216,156 +196,6 @@ def _append(
     if acks == ACKS_ALL and partition.log.high_watermark <= append_info.last_offset:
         waiting.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))
     return entry
-
-
-class QueuedAppends:
-    """Appends of one request that are validated on threads, or queued behind such appends."""
-
-    __slots__ = (
-        "_acks",
-        "_close_reason",
-        "_context",
-        "_count",
-        "_pending",
-        "_respond",
-        "_unflushed",
-        "_waiting",
-    )
-
-    def __init__(
-        self,
-        acks: int,
-        context: RequestContext,
-        waiting: list[ProducePartitionStatus],
-        unflushed: list[ProducePartitionStatus],
-    ) -> None:
-        self._acks = acks
-        self._context = context
-        self._waiting = waiting
-        self._unflushed = unflushed
-        self._count = 0
-        self._close_reason: str | None = None
-        self._respond: Callable[[], Response] | None = None
-        self._pending: PendingResponse[Response] = PendingResponse()
-
-    def add(
-        self, partition: Partition, data: PartitionProduceData, *, in_transaction: bool
-    ) -> PartitionProduceResponse:
-        """Queue an append; return the entry of the response that it fills in."""
-        entry = PartitionProduceResponse(data.index, 0, -1)
-        self._count += 1
-        producer = transactional_producer(data.records) if in_transaction else None
-        append = QueuedAppend(
-            b"" if data.records is None else data.records,
-            self._acks,
-            self._context.version,
-            # A marker may end the verified transaction meanwhile.
-            _nothing_to_check if producer is None else transaction_check(partition, producer.producer_id),
-            partial(self._on_append_done, partition, entry),
-        )
-        self._context.broker.replica_manager.queue_append(partition, self._context.session, append)
-        return entry
-
-    def then(self, respond: Callable[[], Response]) -> PendingResponse[Response]:
-        """Return a pending response that completes with ``respond()`` once all appends are done."""
-        self._respond = respond
-        return self._pending
-
-    def _on_append_done(
-        self, partition: Partition, entry: PartitionProduceResponse, result: AppendResult
-    ) -> None:
-        if result is None:
-            self._close_reason = "produce failed inside the broker"
-        elif isinstance(result, BrokerError):
-            _log_rejected_batch(*partition.topic_partition, result, self._context)
-            _fill_error(entry, result)
-        else:
-            self._fill_entry(partition, entry, result)
-        self._count -= 1
-        if not self._count:
-            assert self._respond is not None, "queued appends complete in a later loop iteration"
-            self._pending.complete(
-                self._respond() if self._close_reason is None else NoResponse(self._close_reason)
-            )
-
-    def _fill_entry(
-        self, partition: Partition, entry: PartitionProduceResponse, append_info: LogAppendInfo
-    ) -> None:
-        entry.base_offset = append_info.first_offset
-        entry.log_append_time_ms = append_info.append_time_ms
-        entry.log_start_offset = append_info.log_start_offset
-        self._context.broker.replica_manager.complete_delayed_fetches(partition)
-        if partition.is_flush_pending:
-            self._unflushed.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))
-        if self._acks == ACKS_ALL and partition.log.high_watermark <= append_info.last_offset:
-            self._waiting.append(ProducePartitionStatus(partition, append_info.last_offset + 1, entry))
-
-
-def _nothing_to_check() -> None:
-    pass
-
-
-def _verification_error(code: ErrorCode) -> BrokerError:
-    """Map a failed verification to the error for the producer."""
-    if code in RETRIABLE_COORDINATOR_ERRORS:
-        return BrokerError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"partition could not be verified to be in the transaction: {code.name}",
-        )
-    if code is ErrorCode.INVALID_TXN_STATE:
-        return BrokerError(code, "partition was not added to the transaction")
-    return BrokerError(code)
-
-
-def _log_rejected_batch(topic: str, index: int, error: BrokerError, context: RequestContext) -> None:
-    """Log a rejected batch, rate-limited per error code."""
-    if error.code not in ROUTINE_ERRORS:
-        context.broker.rejected_batches.warning(
-            "batch_rejected",
-            error.code.name,
-            partition=f"{topic}-{index}",
-            error=error.code.name,
-            client_id=context.client_id,
-            peer=context.session.peer,
-            reason=error.message,
-        )
-
-
-def _error_entry(index: int, error: BrokerError) -> PartitionProduceResponse:
-    entry = PartitionProduceResponse(index, error.code, -1)
-    _fill_error(entry, error)
-    return entry
-
-
-def _fill_error(entry: PartitionProduceResponse, error: BrokerError) -> None:
-    entry.error_code = error.code
-    entry.error_message = error.message
-    if isinstance(error, RecordValidationError):
-        entry.record_errors = [
-            BatchIndexAndErrorMessage(record_index, message) for record_index, message in error.record_errors
-        ]
-
-
-def _name_leaders(response: ProduceResponse, context: RequestContext) -> ProduceResponse:
-    """Name the current leaders of partitions that lost theirs while the request was delayed."""
-    for topic in response.responses:
-        for entry in topic.partition_responses:
-            if entry.error_code and entry.current_leader is None:
-                _name_current_leader(response, topic.name, entry, context)
-    return response
-
-
-def _name_current_leader(
-    response: ProduceResponse, topic: str, entry: PartitionProduceResponse, context: RequestContext
-) -> None:
-    """Say in an entry with NOT_LEADER_OR_FOLLOWER who leads, and in the response at which endpoint."""
-    if entry.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or context.version < CURRENT_LEADER_SINCE:
-        return
-    leader = find_current_leader(context.broker, topic, entry.index, context.session.listener_name)
-    entry.current_leader = LeaderIdAndEpoch(leader.leader_id, leader.leader_epoch)
-    node = leader.node
-    if node is not None and all(node.node_id != each.node_id for each in response.node_endpoints):
-        response.node_endpoints.append(NodeEndpoint(*node))
 
 
 def _respond_after_flush(
@@ -396,7 +226,7 @@ def _respond_after_flush(
     for status in unflushed:
         context.broker.replica_manager.flush(status.partition, partial(on_result, status))
     # acks=0: a log that failed rejects the next append, which closes the connection.
-    return NoResponse(_first_error(response)) if request.acks == ACKS_NONE else pending
+    return NoResponse(first_error(response)) if request.acks == ACKS_NONE else pending
 
 
 def _respond_after_replication(
@@ -406,21 +236,11 @@ def _respond_after_replication(
     context: RequestContext,
     pending: PendingResponse[ProduceResponse],
 ) -> PendingResponse[ProduceResponse]:
-    delayed = DelayedProduce(waiting, lambda: pending.complete(_name_leaders(response, context)))
+    delayed = DelayedProduce(waiting, lambda: pending.complete(name_leaders(response, context)))
     context.broker.replica_manager.delay_produce(
         delayed, [status.partition for status in waiting], request.timeout_ms
     )
     return pending
-
-
-def _first_error(response: ProduceResponse) -> str | None:
-    """Return the reason to close an acks=0 connection: the first error of a partition, or None."""
-    for topic in response.responses:
-        for entry in topic.partition_responses:
-            if entry.error_code:
-                name = ErrorCode(entry.error_code).name
-                return f"produce with acks=0 to {topic.name}-{entry.index} failed with {name}"
-    return None
 
 
 def error_response(
@@ -432,7 +252,7 @@ def error_response(
     return ProduceResponse(
         [
             TopicProduceResponse(
-                topic.name, [_error_entry(data.index, error) for data in topic.partition_data]
+                topic.name, [error_entry(data.index, error) for data in topic.partition_data]
             )
             for topic in request.topic_data
         ]
