@@ -118,8 +118,8 @@ REPLICATION_PLANTS: list[Plant] = [
     Plant(
         "a follower is proposed for the ISR before the high watermark moves",
         f"{REPLICATION}/replica_manager.py",
-        "        if self.alter_partition_manager is not None:\n            self._submit_isr_change(partition, partition.propose_isr_expansion(broker_id))\n",
-        "        partition.advance_high_watermark()\n        if self.alter_partition_manager is not None:\n            self._submit_isr_change(partition, partition.propose_isr_expansion(broker_id))\n",
+        "        self.isr_changes.expand(partition, broker_id)\n",
+        "        partition.advance_high_watermark()\n        self.isr_changes.expand(partition, broker_id)\n",
         (f"{UNIT}/test_isr_changes.py::test_slow_follower_joins_before_the_high_watermark_passes_it",),
     ),
     Plant(

@@ -13,6 +13,8 @@ MAP = (ROOT / "docs" / "code-map.md").read_text(encoding="utf-8")
 # A path of ours in backquotes: has a slash or ends in .py, and only the letters of module names.
 MODULE = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.pyx?|/))`")
 PLANNED = "planned:"
+PRODUCE_LINES_MAX = 3_100
+"""Limit of the files that a produce request goes through: they are read together."""
 
 
 def rows() -> Iterator[tuple[str, str]]:
@@ -50,6 +52,15 @@ def test_planned_modules_are_not_there_yet() -> None:
 def test_every_row_of_the_map_names_a_place_or_says_why_not() -> None:
     bare = {first for first, cell in rows() if not modules(cell) and len(cell) < 40}
     assert bare - {"Kafka", "question", "---|---|"} == set()
+
+
+def test_produce_path_stays_short_enough_to_be_read() -> None:
+    section = PAGE.partition("## A produce request")[2].partition("## ")[0]
+    drawn = re.findall(r"(?m)^ ([a-z_/]+\.py) ", section)
+    assert len(drawn) == 9
+    paths = [SOURCE / path for path in (*drawn, "timers/purgatory.py")]
+    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert sum(lines.values()) <= PRODUCE_LINES_MAX, lines
 
 
 def test_every_layer_is_drawn() -> None:

@@ -142,7 +142,7 @@ class ComponentFactory:
             quotas.follower,
         )
         replica_manager.leader_quota = quotas.leader
-        replica_manager.alter_partition_manager = alter_partition_manager
+        replica_manager.isr_changes.alter_partition_manager = alter_partition_manager
         replica_manager.state_changes.fetcher_manager = fetcher_manager
         replication = Replication(alter_partition_manager, fetcher_manager)
         self.config.observers.append(replication.reconfigure)

@@ -11,10 +11,9 @@ from typing import Final
 
 from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.log.local_log import LocalLog
-from odradek.log.log_state import LogState
 from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments.log_segment import WouldBlock
-from odradek.log.segments.log_segments import fetch_slice, legacy_offsets_before
+from odradek.log.segments.log_segments import fetch_slice
 from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
 from odradek.log.segments.segment_format import RELATIVE_OFFSET_MAX, Buffer
@@ -33,7 +32,7 @@ from odradek.records.validation import (
     validate_replicated,
 )
 
-__all__ = ["LogAppendInfo", "FetchDataInfo", "Log", "LogState"]
+__all__ = ["LogAppendInfo", "FetchDataInfo", "Log"]
 
 RECENT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Data within this distance of the log end is certainly in memory; older data is checked."""
@@ -263,15 +262,6 @@ class Log(LocalLog):
             raise self.disk_health.error_for(error, "read") from error
         finally:
             context.may_block = True
-
-    def legacy_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
-        """Return segment starts last modified by ``timestamp``, newest first, for ListOffsets version 0.
-
-        -1 means latest, -2 earliest.
-        """
-        return legacy_offsets_before(
-            self._segments, timestamp, count_max, self.log_start_offset, self.log_end_offset, now_ms
-        )
 
     # Leader epochs.
 

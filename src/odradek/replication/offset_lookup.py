@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from odradek.log.log import Log
 from odradek.log.segments import page_in
 from odradek.log.segments.log_segment import TimestampOffset
-from odradek.log.segments.log_segments import LogSegments
+from odradek.log.segments.log_segments import LogSegments, legacy_offsets_before
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 from odradek.model.protocol_enums import IsolationLevel
@@ -88,7 +88,10 @@ def legacy_offsets_for_timestamp(
 ) -> list[int]:
     """Return segment base offsets for ListOffsets version 0, for consumers up to the high watermark."""
     _require_readable(partition, NO_LEADER_EPOCH, replica_id)
-    offsets = partition.log.legacy_offsets_before(timestamp, count_max, now_ms)
+    log = partition.log
+    offsets = legacy_offsets_before(
+        log.segments, timestamp, count_max, log.log_start_offset, log.log_end_offset, now_ms
+    )
     limit = _end_offset_for(partition, IsolationLevel.READ_UNCOMMITTED, replica_id)
     if not offsets or offsets[0] <= limit:
         return offsets

@@ -12,7 +12,6 @@ KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.log.log_config import LogConfig
@@ -24,25 +23,23 @@ from odradek.ports.clock import Clock
 from odradek.ports.workers import Workers
 from odradek.replication.alter_log_dirs import AlterLogDirs, CleaningPause, NoCleaning
 from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits
-from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.append_queue import AppendQueue, QueuedAppend, Source
 from odradek.replication.control_requests import ControlResult, MetadataChange
 from odradek.replication.hosted_partitions import HostedPartitions
-from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult, Leader
+from odradek.replication.isr_changes import IsrChanges
+from odradek.replication.leader import Leader
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID, Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.replication.pending_flushes import FlushCallback, PendingFlushes
 from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
-from odradek.replication.replica_selector import ReplicaSelector, ReplicaView
+from odradek.replication.read_replica import find_read_replica
+from odradek.replication.replica_selector import ReplicaSelector
 from odradek.replication.state_changes import StateChanges
-from odradek.telemetry import events
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.timers.timing_wheel import TimingWheel
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
-
-log = events.logger("replica_manager")
 
 
 class ReplicaManager:
@@ -67,8 +64,6 @@ class ReplicaManager:
         self._clock = clock
         self._arm = arm
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
-        self.alter_partition_manager: AlterPartitionManager | None = None
-        """None if this broker is the only one."""
         self.leader_quota: ReplicationQuotaManager | None = None
         """Throttle of followers' fetches; None if this broker is the only one."""
         self.replica_selector: ReplicaSelector | None = None
@@ -80,6 +75,7 @@ class ReplicaManager:
         self._deletes = DelayedOperationPurgatory("delete_records", wheel)
         self._flushes = PendingFlushes(self._on_flushed)
         self._appends = AppendQueue(workers, clock)
+        self.isr_changes = IsrChanges(self.complete_delayed_requests)
         self.leadership_observers: list[Callable[[Partition], None]] = []
         """Called when this broker becomes leader of a partition or ceases to be, before delayed requests."""
         self.alter_log_dirs = AlterLogDirs(
@@ -148,19 +144,9 @@ class ReplicaManager:
         select, leader = self.replica_selector, partition.leader_state
         if select is None or leader is None or not leader.has_followers:
             return None
-        brokers = self._metadata_cache.brokers
-
-        def rack_of(broker_id: int) -> str | None:
-            broker = brokers.get(broker_id)
-            return None if broker is None or listener not in broker.endpoints else broker.rack
-
-        own = ReplicaView(self._broker_id, rack_of(self._broker_id), partition.log.log_end_offset, 0)
-        followers = [
-            ReplicaView(broker_id, rack_of(broker_id), replica.log_end_offset, replica.last_caught_up_ms)
-            for broker_id, replica in leader.readable_replicas(fetch_offset)
-        ]
-        selected = select(client_rack, own, followers)
-        return None if selected is own else selected.broker_id
+        return find_read_replica(
+            select, partition, leader, self._metadata_cache, fetch_offset, client_rack, listener
+        )
 
     # Delayed requests.
 
@@ -255,8 +241,7 @@ class ReplicaManager:
         The follower may join the ISR, and the high watermark may move: that completes delayed requests.
         """
         partition.record_follower_fetch(broker_id, fetch_offset, log_start_offset)
-        if self.alter_partition_manager is not None:
-            self._submit_isr_change(partition, partition.propose_isr_expansion(broker_id))
+        self.isr_changes.expand(partition, broker_id)
         if partition.advance_high_watermark():
             self.complete_delayed_requests(partition)
         elif self._deletes.delayed:
@@ -265,34 +250,7 @@ class ReplicaManager:
     async def shrink_isrs(self) -> None:
         """Propose to remove lagging followers from ISRs. Call every half ``replica.lag.time.max.ms``."""
         for partition in self:
-            if partition.leader_state is not None and partition.leader_state.has_followers:
-                self._submit_isr_change(partition, partition.propose_isr_shrink())
-
-    def _submit_isr_change(self, partition: Partition, change: IsrChange | None) -> None:
-        if change is not None and self.alter_partition_manager is not None:
-            self.alter_partition_manager.submit(
-                partition.topic_partition,
-                partition.topic_id,
-                change,
-                partial(self._on_isr_change_result, partition, change),
-            )
-
-    def _on_isr_change_result(self, partition: Partition, change: IsrChange, result: IsrChangeResult) -> None:
-        outcome = partition.complete_isr_change(change, result)
-        if outcome is IsrChangeOutcome.COMMITTED:
-            log.info("isr_changed", partition=partition.topic_partition, isr=result.isr)
-            if partition.advance_high_watermark():
-                self.complete_delayed_requests(partition)
-        elif outcome is IsrChangeOutcome.RETRY:
-            self._submit_isr_change(partition, change)
-        elif result.error:
-            log.warning(
-                "isr_not_changed",
-                partition=partition.topic_partition,
-                isr=change.isr,
-                error=result.error.name,
-                outcome=outcome.value,
-            )
+            self.isr_changes.shrink(partition)
 
     # Requests of the controller.
 

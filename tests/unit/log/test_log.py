@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.log.segments.log_segment import TimestampOffset
+from odradek.log.segments.log_segments import legacy_offsets_before
 from odradek.log.segments.results import EMPTY_FETCH
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.protocol_enums import Compression
@@ -410,23 +411,29 @@ def test_timestamp_is_found_inside_compressed_batches(harness: Any) -> None:
     assert log.segments.find_offset_by_timestamp(1033, log.log_start_offset) == TimestampOffset(1033, 33, 0)
 
 
+def legacy_offsets(log, timestamp, count_max, now_ms):
+    return legacy_offsets_before(
+        log.segments, timestamp, count_max, log.log_start_offset, log.log_end_offset, now_ms
+    )
+
+
 def test_legacy_offsets_before(harness: Any) -> None:
     log = harness.create(segment_bytes=2 * BATCH_BYTES)
-    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [0]
+    assert legacy_offsets(log, -1, 10, harness.now_ms) == [0]
     for number in range(5):
         harness.now_ms = 2000 + number
         harness.append(log)
-    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [5, 4, 2, 0]
-    assert log.legacy_offsets_before(-1, 2, harness.now_ms) == [5, 4]
-    assert log.legacy_offsets_before(-1, 0, harness.now_ms) == []
-    assert log.legacy_offsets_before(-2, 10, harness.now_ms) == [0]
-    assert log.legacy_offsets_before(2003, 10, harness.now_ms) == [2, 0]
-    assert log.legacy_offsets_before(2001, 10, harness.now_ms) == [0]
-    assert log.legacy_offsets_before(2000, 10, harness.now_ms) == []
+    assert legacy_offsets(log, -1, 10, harness.now_ms) == [5, 4, 2, 0]
+    assert legacy_offsets(log, -1, 2, harness.now_ms) == [5, 4]
+    assert legacy_offsets(log, -1, 0, harness.now_ms) == []
+    assert legacy_offsets(log, -2, 10, harness.now_ms) == [0]
+    assert legacy_offsets(log, 2003, 10, harness.now_ms) == [2, 0]
+    assert legacy_offsets(log, 2001, 10, harness.now_ms) == [0]
+    assert legacy_offsets(log, 2000, 10, harness.now_ms) == []
     log.high_watermark = 5
     log.advance_log_start_offset(3)
-    assert log.legacy_offsets_before(-2, 10, harness.now_ms) == [3]
-    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [5, 4, 3, 3]
+    assert legacy_offsets(log, -2, 10, harness.now_ms) == [3]
+    assert legacy_offsets(log, -1, 10, harness.now_ms) == [5, 4, 3, 3]
 
 
 # Disk errors.

@@ -176,7 +176,7 @@ class ReplicationFixture:
         assert leader is not None
         change = leader.propose_isr(isr)
         result = IsrChangeResult(ErrorCode.NONE, isr, partition.leader_epoch, partition.partition_epoch + 1)
-        self.replicas._on_isr_change_result(partition, change, result)
+        self.replicas.isr_changes.on_result(partition, change, result)
 
     def add_topic(self, topic: str, *partitions: PartitionMetadata) -> None:
         """Add a topic to the metadata cache."""

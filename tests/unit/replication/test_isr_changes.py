@@ -51,7 +51,7 @@ class SubmittedChanges:
 
 async def lead(fixture, state, *, min_isr=1, records=0, make_batch=None):
     fixture.config["orders"] = (LogConfig(), min_isr)
-    changes = fixture.replicas.alter_partition_manager = SubmittedChanges()
+    changes = fixture.replicas.isr_changes.alter_partition_manager = SubmittedChanges()
     partition = await fixture.make_leader_or_follower(state)
     for _ in range(records):
         partition.append(make_batch(b"x"), ACKS_LEADER, 11, 0)

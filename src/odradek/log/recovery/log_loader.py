@@ -21,8 +21,9 @@ from typing import Final
 from odradek.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from odradek.log.disk_health import DISK_FULL_ERRORS
 from odradek.log.leader_epoch_cache import EpochEntry, LeaderEpochCache, parse_epochs
-from odradek.log.log import Log, LogState
+from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
+from odradek.log.log_state import LogState
 from odradek.log.producers.producer_state_manager import (
     ProducerStateManager,
     delete_snapshots,

@@ -115,7 +115,7 @@ def test_follower_replicates_joins_the_isr_and_acknowledges(run_scenario):
         await controller.announce_brokers(FOLLOWER)
         changes = AcceptingController()
         replica_manager = harness.broker._replica_manager
-        replica_manager.alter_partition_manager = AlterPartitionManager(
+        replica_manager.isr_changes.alter_partition_manager = AlterPartitionManager(
             leader_id,
             lambda: 1,
             changes,  # type: ignore[arg-type]
