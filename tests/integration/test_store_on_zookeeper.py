@@ -30,7 +30,6 @@ from odradek.store.controller_election import (
     elect,
     fenced_multi,
     read_controller,
-    watch_controller,
 )
 from odradek.store.partition_states import (
     VersionedLeaderAndIsr,
@@ -123,7 +122,8 @@ def test_controller_moves_when_its_session_expires(zookeeper: LocalZooKeeper) ->
         fence = fences[old_id - 1]
         assert fence is not None
         watch = RecordingWatcher()
-        controller = await watch_controller(loser, watch)
+        await loser.watch_exists("/controller", watch)
+        controller = await read_controller(loser)
         assert controller is not None
         assert controller.broker_id == old_id
         await world.expire(winner)

@@ -42,11 +42,90 @@ MEMBERSHIP_PLANTS: list[Plant] = [
         ("unit/broker/test_membership.py::test_failed_controller_is_replaced_by_one_that_reads_all_state",),
     ),
     Plant(
-        "a broker on ZooKeeper does not stand for controller",
+        "a controller whose node was overwritten resigns",
         "src/odradek/broker/membership.py",
-        "        if self.is_shared:\n            await self._watch_controller()\n            return True\n",
+        "            if await is_elected(store, self._broker_id):\n                return\n",
+        "            return\n",
+        (
+            "unit/broker/inter_broker/test_own_controller.py::test_overwritten_controller_node_forces_an_election",
+        ),
+    ),
+    Plant(
+        "every broker watches the controller",
+        "src/odradek/broker/membership.py",
+        "        await store.watch_exists(znode_paths.CONTROLLER, self._on_controller_changed)\n",
         "",
-        ("unit/broker/test_membership.py::test_broker_on_a_shared_store_does_not_become_controller",),
+        (
+            "unit/broker/inter_broker/test_own_controller.py::test_killed_controller_is_replaced",
+            "unit/broker/inter_broker/test_own_controller.py::test_deleted_controller_node_forces_an_election",
+        ),
+    ),
+    Plant(
+        "a controller that failed leaves the election to others for a while",
+        "src/odradek/broker/membership.py",
+        "        if self._is_replacing:\n            return\n",
+        "",
+        (
+            "unit/broker/test_membership.py::test_controller_that_fails_while_it_loads_is_replaced_after_a_while",
+        ),
+    ),
+    Plant(
+        "an overwritten controller node is deleted before the election",
+        "src/odradek/store/controller_election.py",
+        "        if _is_controller(data, broker_id):\n",
+        "        if True:\n",
+        (
+            "unit/store/test_controller_election.py::test_overwritten_controller_node_is_replaced_under_a_new_epoch",
+        ),
+    ),
+    Plant(
+        "no handler survives that its controller was replaced",
+        "src/odradek/controller/controller.py",
+        "                except FATAL:\n                    steps.close()\n                    raise\n",
+        "",
+        (
+            "unit/controller/test_controller_events.py::test_handler_cannot_survive_that_its_controller_is_fenced",
+        ),
+    ),
+    Plant(
+        "a change during a read is read again",
+        "src/odradek/controller/event_queue.py",
+        "        self._keys.discard(queued.key)\n",
+        "",
+        ("unit/controller/test_event_queue.py::test_read_is_queued_once_until_it_is_taken",),
+    ),
+    Plant(
+        "a resigned controller opens no channels",
+        "src/odradek/controller/channels.py",
+        "        if self._is_closed:\n            brokers = {}\n",
+        "",
+        ("unit/controller/test_channels.py::test_closed_channels_open_no_queue",),
+    ),
+    Plant(
+        "the states of a deleted topic are not created",
+        "src/odradek/store/partition_states.py",
+        "                await fenced_multi(store, fence, [CreateOp(root)])\n",
+        "                await store.ensure_path(root)\n",
+        (
+            "unit/controller/test_store_actions.py::test_state_of_a_deleted_topic_is_not_created",
+            "unit/controller/test_store_actions.py::test_former_controller_writes_nothing",
+        ),
+    ),
+    Plant(
+        "a topic that was deleted and recreated stays watched",
+        "src/odradek/controller/watches.py",
+        "            if node is None:\n                self._watched_topics.discard(topic)\n                continue\n",
+        "            if node is None:\n                continue\n",
+        ("unit/controller/test_watches.py::test_topic_recreated_after_its_watch_was_read_is_new",),
+    ),
+    Plant(
+        "requests of the controller carry the broker epoch",
+        "src/odradek/broker/inter_broker/controller_channel.py",
+        "        epoch = self._broker().broker_epoch\n",
+        "        epoch = -1\n",
+        (
+            "unit/broker/inter_broker/test_controller_channel.py::test_requests_carry_controller_and_broker_epoch",
+        ),
     ),
     Plant(
         "two brokers do not advertise the same endpoint",

@@ -21,7 +21,6 @@ from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
 from odradek.broker.inter_broker.controlled_shutdown import ControlledShutdownSettings, shut_down_controlled
 from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListener
 from odradek.broker.inter_broker.log_dir_notifications import LogDirNotifier
-from odradek.broker.local_controller_channel import LocalControllerChannel
 from odradek.broker.membership import NO_EPOCH, Membership
 from odradek.broker.metadata_observer import observe_metadata
 from odradek.broker.network.session_factory import SessionFactory
@@ -164,6 +163,7 @@ class Broker:
             await advance_block_above(membership.store, self.broker_id, largest)
         socket_server = self._make_components(membership)
         config_manager.attach(self._replica_manager, socket_server)
+        config_manager.on_unclean_election_enabled = self._on_unclean_election_enabled
         if membership.is_shared:
             self._replica_manager.state_changes.load_topic_configs = config_manager.load_topics
         await socket_server.open()
@@ -341,6 +341,7 @@ class Broker:
         socket_server.on_advertised = self._update_registration
         membership.on_session(config_manager.reload)
         membership.on_session(self._finalized_features.load)
+        self._admin_manager.is_deleting = self._is_deleting
         await membership.stand_for_controller(self._make_controller)
         await self._finalized_features.load(membership.store)
 
@@ -350,8 +351,19 @@ class Broker:
         await self._membership.update_registration(self._registration(endpoints))
 
     def _make_controller(self, store: Store, fence: Fence) -> Controller:
-        channel = LocalControllerChannel(self.broker_id, self._replica_manager)
-        return Controller(store, fence, lambda _id, _broker: channel, self._environment.clock.sleep_ms)
+        assert self._membership is not None
+        controller = self._factory.make_controller(store, fence, self._membership, self._replica_manager)
+        controller.on_topic_deleted = self._admin_manager.on_topic_changed
+        return controller
+
+    def _is_deleting(self, topic: str) -> bool:
+        controller = None if self._membership is None else self._membership.controller
+        return controller is not None and controller.is_deleting(topic)
+
+    def _on_unclean_election_enabled(self, topic: str | None) -> None:
+        controller = None if self._membership is None else self._membership.controller
+        if controller is not None:
+            controller.on_unclean_election_enabled(topic)
 
     def _log_started(self) -> None:
         log.info(
@@ -398,10 +410,10 @@ class Broker:
 
     def _on_replicas_offline(self, partitions: Sequence[TopicPartition]) -> None:
         controller = None if self._membership is None else self._membership.controller
-        if controller is not None:
-            controller.on_replicas_offline(self.broker_id, partitions)
         if self._log_dir_notifier is not None:
             self._log_dir_notifier.notify()
+        elif controller is not None:
+            controller.on_replicas_offline(self.broker_id, partitions)
 
     def _on_replicas_online(self, partitions: Sequence[TopicPartition]) -> None:
         controller = None if self._membership is None else self._membership.controller

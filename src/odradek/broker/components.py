@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.broker.coordinators.group_coordinator import GroupCoordinator
@@ -13,7 +14,9 @@ from odradek.broker.coordinators.transaction_verification import AddPartitionsTo
 from odradek.broker.coordinators.verification_requests import VerificationRequests
 from odradek.broker.environment import Environment
 from odradek.broker.inter_broker.broker_requests import InterBrokerRequests
+from odradek.broker.inter_broker.controller_channel import ControllerChannelFactory
 from odradek.broker.inter_broker.producer_id_blocks import ControllerBlocks
+from odradek.broker.local_controller_channel import LocalControllerChannel
 from odradek.broker.membership import Membership
 from odradek.broker.replication_quotas import ReplicationQuotas
 from odradek.broker.timer_driver import TimerDriver
@@ -26,6 +29,10 @@ from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.listeners import listeners
+from odradek.controller.channels import BrokerChannel
+from odradek.controller.controller import Controller, ControllerOptions
+from odradek.controller.live_broker import LiveBroker
+from odradek.controller.machine.context import ControllerSettings
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
@@ -37,6 +44,8 @@ from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.replication.replica_selector import selector_for
+from odradek.store.controller_election import Fence
+from odradek.store.port import Store
 from odradek.store.producer_id_manager import ProducerIdManager, StoreBlocks
 
 
@@ -248,6 +257,39 @@ class ComponentFactory:
             self.environment.entropy,
             request_timeout_ms=self.config.broker[settings.REQUEST_TIMEOUT_MS],
         )
+
+    def make_controller(
+        self, store: Store, fence: Fence, membership: Membership, replica_manager: ReplicaManager
+    ) -> Controller:
+        """Return the controller for an election that this broker has won."""
+        local_channel = LocalControllerChannel(self.broker_id, replica_manager)
+        values, clock = self.config.broker, self.environment.clock
+        bound = listeners(values)
+        channels = ControllerChannelFactory(
+            self.broker_id,
+            bound.control_plane or bound.inter_broker,
+            membership.metadata_version,
+            self.environment.network,
+            clock,
+            self.environment.entropy,
+            timeout_ms=lambda: self.config.broker[settings.CONTROLLER_SOCKET_TIMEOUT_MS],
+        )
+
+        def open_channel(broker_id: int, broker: Callable[[], LiveBroker]) -> BrokerChannel:
+            return local_channel if broker_id == self.broker_id else channels.open(broker_id, broker)
+
+        interval_ms = values[settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS] * 1000
+        is_balancing = membership.is_shared and values[settings.AUTO_LEADER_REBALANCE_ENABLE]
+        options = ControllerOptions(
+            ControllerSettings(
+                membership.metadata_version,
+                values[settings.DELETE_TOPIC_ENABLE],
+                values[settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
+            ),
+            lambda: self.config.broker[settings.UNCLEAN_LEADER_ELECTION_ENABLE],
+            interval_ms if is_balancing else None,
+        )
+        return Controller(store, fence, open_channel, clock.sleep_ms, self.environment.entropy, options)
 
     def make_producer_id_manager(
         self,

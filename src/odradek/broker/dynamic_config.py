@@ -7,11 +7,14 @@ the entity that changed, whoever changed it. Notifications are processed one pas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.topics.admin import ALL_BROKERS, AdminManager
+from odradek.config import topic
+from odradek.config.broker import UNCLEAN_LEADER_ELECTION_ENABLE
+from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.errors import BrokerError
 from odradek.ports.clock import Clock
@@ -50,6 +53,10 @@ class DynamicConfigManager:
         self._clock = clock
         self._replica_manager: ReplicaManager | None = None
         self._socket_server: SocketServer | None = None
+        self.on_unclean_election_enabled: Callable[[str | None], None] = lambda topic: None
+        """Called when a topic, or with None the default, may elect leaders outside the ISR from now on."""
+        self._is_unclean_default = config.broker[UNCLEAN_LEADER_ELECTION_ENABLE]
+        config.observers.append(self._observe_unclean_default)
         self._last_seen = ""
         self._has_changed = False
         self._task: asyncio.Task[None] | None = None
@@ -132,8 +139,12 @@ class DynamicConfigManager:
     async def _apply(self, entity_path: str) -> None:
         kind, _, name = entity_path.partition("/")
         if kind == TOPICS:
-            self._admin_manager.put_topic_overrides(name, await self._read(kind, name))
+            overrides = await self._read(kind, name)
+            self._admin_manager.put_topic_overrides(name, overrides)
             self._reconfigure([name])
+            unclean = topic.UNCLEAN_LEADER_ELECTION_ENABLE
+            if unclean.name in overrides and self._config.topic_settings(overrides)[unclean]:
+                self.on_unclean_election_enabled(name)
         elif kind == BROKERS and name == ALL_BROKERS:
             self._warn(self._config.set_cluster_overrides(await self._read(kind, name)))
             self._reconfigure(None)
@@ -141,6 +152,11 @@ class DynamicConfigManager:
             self._warn(self._config.set_broker_overrides(await self._read(kind, name)))
             self._reconfigure(None)
             await self._apply_listeners()
+
+    def _observe_unclean_default(self, values: Settings) -> None:
+        before, self._is_unclean_default = self._is_unclean_default, values[UNCLEAN_LEADER_ELECTION_ENABLE]
+        if self._is_unclean_default and not before:
+            self.on_unclean_election_enabled(None)
 
     async def _read(self, kind: str, name: str) -> dict[str, str]:
         return await read_config(self._stores.store, kind, name)

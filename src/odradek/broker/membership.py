@@ -3,7 +3,11 @@
 One session at a time. When it expires, the broker is no longer in the cluster: a controller on it resigns
 first, before anything else runs; then a new session is opened, the broker registers again under a new broker
 epoch, everything read under the old session is read again (``on_session``), and the broker stands for
-controller. On ZooKeeper this broker does not stand for controller; it watches who is.
+controller.
+
+On ZooKeeper ``/controller`` is watched. A controller whose node is deleted, or names another broker, resigns;
+every broker stands when there is none. So deleting or overwriting the node forces an election. Each step
+reads the node again before it decides, because a step whose connection broke may have been done.
 
 Other parts hold the ``Membership`` and use its ``store``, never a session of their own.
 """
@@ -28,9 +32,9 @@ from odradek.store.broker_registration import (
     register_broker,
     update_registration,
 )
-from odradek.store.controller_election import Fence, elect, resign, watch_controller
+from odradek.store.controller_election import Fence, elect, is_elected, resign
 from odradek.store.features import enable_features
-from odradek.store.port import SessionExpired, Store, StoreError, WatchedEvent
+from odradek.store.port import SessionExpired, Store, StoreError, WatchedEvent, WatchedEventType
 from odradek.store.znodes import BrokerRegistration
 from odradek.telemetry import events
 
@@ -82,6 +86,8 @@ class Membership:
         self._must_rejoin = False
         self._rejoining: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._is_replacing = False
+        """A controller on this broker has failed: the broker does not stand until a while later."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -121,13 +127,13 @@ class Membership:
     async def update_registration(self, registration: BrokerRegistration) -> None:
         """Publish changed endpoints; the broker epoch stays."""
         await update_registration(self.store, self._broker_id, registration)
-        if self.controller is not None:
-            self.controller.on_broker_modified()
 
     async def stand_for_controller(self, make_controller: MakeController) -> None:
-        """Become the controller of the embedded store. On ZooKeeper, watch the controller instead."""
+        """Become the controller of the embedded store. On ZooKeeper, stand in the background."""
         self._make_controller = make_controller
-        if not await self._stand():
+        if self.is_shared:
+            self._rejoin()
+        elif not await self._stand():
             raise ConfigError(
                 ["another broker is the controller of this store; only one broker is supported"]
             )
@@ -153,25 +159,66 @@ class Membership:
     # The controller role.
 
     async def _stand(self) -> bool:
-        if self.is_shared:
-            await self._watch_controller()
-            return True
-        assert self._make_controller is not None
+        """Become the controller of an embedded store, which has no other broker."""
         store = self.store
         fence = await elect(store, self._broker_id, self._clock.wall_ms())
-        if fence is None:
+        if fence is None or not self._is_session_alive:
             return False
-        controller = self.controller = self._make_controller(store, fence)
+        controller = self._appoint(store, fence)
         try:
-            await enable_features(store, self.metadata_version.feature_node_version)
-            await controller.start()
-            # The metadata of this broker is complete after that.
-            await controller.settle()
+            await self._start_controller(controller, store)
         except BaseException:
             await self._give_up(controller, store)
             raise
-        controller.on_failed = lambda: self._on_controller_failed(controller, store)
         return True
+
+    async def _follow_or_stand(self) -> None:
+        """Watch the controller of the cluster, and stand if there is none."""
+        store = self.store
+        await store.watch_exists(znode_paths.CONTROLLER, self._on_controller_changed)
+        if self.controller is not None:
+            if await is_elected(store, self._broker_id):
+                return
+            self._dismiss("another broker is the controller")
+        if self._is_replacing:
+            return
+        fence = await elect(store, self._broker_id, self._clock.wall_ms())
+        if fence is None:
+            log.info("controller_elsewhere", broker=self._broker_id)
+        elif self._is_session_alive:
+            # Not awaited: the watch must be served while a large cluster is loaded.
+            self._spawn(self._lead(self._appoint(store, fence), store))
+
+    async def _lead(self, controller: Controller, store: Store) -> None:
+        """Start the controller of a cluster; after a failure, stand again a while later."""
+        try:
+            await self._start_controller(controller, store)
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            if self.controller is controller:  # else it has resigned
+                log.error("controller_start_failed", broker=self._broker_id, reason=str(error))
+                self._on_controller_failed(controller, store)
+
+    def _appoint(self, store: Store, fence: Fence) -> Controller:
+        assert self._make_controller is not None
+        log.info("controller_elected", broker=self._broker_id, controller_epoch=fence.controller_epoch)
+        self.controller = self._make_controller(store, fence)
+        return self.controller
+
+    async def _start_controller(self, controller: Controller, store: Store) -> None:
+        await enable_features(store, self.metadata_version.feature_node_version)
+        await controller.start()
+        if not self.is_shared:
+            # The metadata of this broker is complete after that.
+            await controller.settle()
+        controller.on_failed = lambda: self._on_controller_failed(controller, store)
+
+    def _dismiss(self, reason: str) -> None:
+        """Let the controller resign now, not in a task: nothing more may be decided."""
+        controller, self.controller = self.controller, None
+        if controller is not None:
+            log.info("controller_resigned", broker=self._broker_id, reason=reason)
+            controller.resign()
+            self._spawn(controller.stop())
 
     async def _give_up(self, controller: Controller, store: Store) -> None:
         if self.controller is controller:
@@ -182,23 +229,25 @@ class Membership:
         except StoreError as error:
             log.warning("resignation_failed", reason=str(error))
 
-    async def _watch_controller(self) -> None:
-        registration = await watch_controller(self.store, self._on_controller_changed)
-        log.info("controller_changed", controller=None if registration is None else registration.broker_id)
-
     def _on_controller_changed(self, event: WatchedEvent) -> None:
-        self._spawn(self._watch_controller())
+        if event.kind is WatchedEventType.DELETED:
+            self._dismiss("/controller was deleted")
+        self._rejoin()
 
     def _on_controller_failed(self, controller: Controller, store: Store) -> None:
         """Give up the role after a failure for good, and stand again: the new controller reads all state."""
         if self.controller is controller and not self._is_stopped:
             self.controller = None
+            self._is_replacing = True
             self._spawn(self._replace_controller(controller, store))
 
     async def _replace_controller(self, controller: Controller, store: Store) -> None:
-        await self._give_up(controller, store)
-        # Not at once: what failed may fail again.
-        await self._clock.sleep_ms(REELECTION_WAIT_MS)
+        try:
+            await self._give_up(controller, store)
+            # Not at once: what failed may fail again, and another broker may do better.
+            await self._clock.sleep_ms(REELECTION_WAIT_MS)
+        finally:
+            self._is_replacing = False
         self._rejoin()
 
     # Expiry.
@@ -208,11 +257,7 @@ class Membership:
             return
         log.warning("session_expired", broker=self._broker_id, session=f"{session.session_id:#x}")
         self._is_session_alive = self._is_joined = False
-        controller, self.controller = self.controller, None
-        if controller is not None:
-            # Now, not in a task: nothing more may be decided under the old session.
-            controller.resign()
-            self._spawn(controller.stop())
+        self._dismiss("the session expired")
         self._rejoin()
 
     def _rejoin(self) -> None:
@@ -242,9 +287,12 @@ class Membership:
                 for callback in self._callbacks:
                     await callback(self.store)
                 self._is_joined = self._is_session_alive
-            if self._make_controller is None or self.controller is not None:
+            if self._make_controller is None:
                 return True
-            return await self._stand()
+            if self.is_shared:
+                await self._follow_or_stand()
+                return True
+            return self.controller is not None or await self._stand()
         except (StoreError, ConfigError) as error:
             log.error("rejoin_failed", broker=self._broker_id, reason=str(error))
         except Exception as error:  # noqa: BLE001 - the edge of a task

@@ -139,7 +139,6 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     False,
     MEDIUM,
     "Whether an out-of-sync replica may become leader if no in-sync replica is left.",
-    inert=True,
 )
 
 MIN_INSYNC_REPLICAS = int32(

@@ -169,7 +169,7 @@ class SendUpdateMetadata:
     controller_epoch: int
     brokers: Mapping[int, LiveBroker]
     partition_states: PartitionStateUpdates
-    deleted_topics: Mapping[str, TopicAssignment] = field(default_factory=dict)
+    """A partition of a topic that is being deleted has the leader ``LEADER_DURING_DELETE``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class SendStopReplica:
     partitions: Mapping[TopicPartition, StopReplicaState]
 
 
-Action = (
+StoreAction = (
     ReadPartitionStates
     | WritePartitionStates
     | ReadUncleanElection
@@ -193,10 +193,9 @@ Action = (
     | RemovePreferredElectionNode
     | RemoveIsrNotifications
     | RemoveLogDirNotifications
-    | SendLeaderAndIsr
-    | SendUpdateMetadata
-    | SendStopReplica
 )
+
+Action = StoreAction | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
 
 Steps = Generator[Action, Any, T]
 """Actions of a handler; it gets the result of each, and returns the reply to its event."""

@@ -60,10 +60,13 @@ class ControllerChannels:
         self._on_answered = on_answered
         self._on_failed = on_failed
         self._queues: dict[int, _BrokerQueue] = {}
+        self._is_closed = False
         self._closing: set[asyncio.Task[None]] = set()
 
     def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Open queues to new brokers and new broker epochs; drop those of others with their requests."""
+        if self._is_closed:
+            brokers = {}
         for broker_id, queue in list(self._queues.items()):
             broker = brokers.get(broker_id)
             if broker is None or broker.broker_epoch != queue.broker.broker_epoch:
@@ -92,6 +95,7 @@ class ControllerChannels:
 
     def close(self) -> None:
         """Drop all requests; none is sent after this call."""
+        self._is_closed = True
         self.set_brokers({})
 
     async def wait_closed(self) -> None:

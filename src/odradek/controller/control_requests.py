@@ -6,20 +6,20 @@ StopReplica since 3.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from odradek.cluster.metadata_update import LEADER_DURING_DELETE, SECURITY_PROTOCOLS
+from odradek.cluster.metadata_update import SECURITY_PROTOCOLS
 from odradek.controller.actions import (
     PartitionStateUpdate,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
 )
-from odradek.controller.broker_epochs import UNKNOWN_EPOCH
 from odradek.controller.live_broker import LiveBroker
-from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
-from odradek.store.znodes import TopicAssignment
+from odradek.model.ids import TopicPartition
 from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -37,10 +37,21 @@ from odradek.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+UNKNOWN_EPOCH: Final = -1
+"""Broker epoch of a request that any registration of the broker accepts."""
+LEADER_RECOVERY_SINCE: Final = 6
+"""Version of LeaderAndIsr that carries the leader recovery state."""
+
 
 def leader_and_isr_request(
-    action: SendLeaderAndIsr, controller_id: int, broker_epoch: int = UNKNOWN_EPOCH
+    action: SendLeaderAndIsr,
+    controller_id: int,
+    broker_epoch: int = UNKNOWN_EPOCH,
+    *,
+    version: int = LEADER_RECOVERY_SINCE,
+    listener_name: str = "",
 ) -> LeaderAndIsrRequest:
+    """Return the request; leaders are named with their endpoint of ``listener_name``."""
     states = action.partition_states
     return LeaderAndIsrRequest(
         controller_id=controller_id,
@@ -50,93 +61,74 @@ def leader_and_isr_request(
             LeaderAndIsrTopicState(
                 topic,
                 states[partitions[0]].topic_id,
-                [
-                    _leader_and_isr_state(partition, states[partition], action.controller_epoch)
-                    for partition in partitions
-                ],
+                [_leader_and_isr_state(partition, states[partition], version) for partition in partitions],
             )
             for topic, partitions in _group_by_topic(states).items()
         ],
+        live_leaders=_live_leaders(action.live_leaders, listener_name),
     )
 
 
 def _leader_and_isr_state(
-    topic_partition: TopicPartition, state: PartitionStateUpdate, controller_epoch: int
+    topic_partition: TopicPartition, state: PartitionStateUpdate, version: int
 ) -> LeaderAndIsrPartitionState:
     return LeaderAndIsrPartitionState(
         *topic_partition,
-        controller_epoch,
+        state.controller_epoch,
         state.leader,
         state.leader_epoch,
         list(state.isr),
         state.partition_epoch,
         list(state.replicas),
-        is_new=state.is_new,
+        list(state.adding),
+        list(state.removing),
+        state.is_new,
+        int(state.is_recovering and version >= LEADER_RECOVERY_SINCE),
     )
+
+
+def _live_leaders(leaders: Mapping[int, LiveBroker], listener_name: str) -> list[LeaderAndIsrLiveLeader]:
+    return [
+        LeaderAndIsrLiveLeader(broker_id, endpoint.host, endpoint.port)
+        for broker_id, broker in leaders.items()
+        for endpoint in broker.registration.endpoints
+        if endpoint.listener == listener_name
+    ]
 
 
 def update_metadata_request(
     action: SendUpdateMetadata, controller_id: int, broker_epoch: int = UNKNOWN_EPOCH
 ) -> UpdateMetadataRequest:
-    states, live = action.partition_states, action.brokers.keys()
-    changed = [
+    states = action.partition_states
+    topic_states = [
         UpdateMetadataTopicState(
             topic,
             states[partitions[0]].topic_id,
-            [
-                _metadata_state(partition, states[partition], live, action.controller_epoch)
-                for partition in partitions
-            ],
+            [_metadata_state(partition, states[partition]) for partition in partitions],
         )
         for topic, partitions in _group_by_topic(states).items()
-    ]
-    # A topic can be deleted and recreated between two updates: its deletion comes first.
-    deleted = [
-        _deleted_topic(topic, assignment)
-        for topic, assignment in action.deleted_topics.items()
-        if assignment.partitions
     ]
     return UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=action.controller_epoch,
         broker_epoch=broker_epoch,
-        topic_states=deleted + changed,
+        topic_states=topic_states,
         live_brokers=_live_brokers(action.brokers),
     )
 
 
 def _metadata_state(
-    topic_partition: TopicPartition,
-    state: PartitionStateUpdate,
-    live: Collection[int],
-    controller_epoch: int,
+    topic_partition: TopicPartition, state: PartitionStateUpdate
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         *topic_partition,
-        controller_epoch,
+        state.controller_epoch,
         state.leader,
         state.leader_epoch,
         list(state.isr),
         state.partition_epoch,
         list(state.replicas),
-        [replica for replica in state.replicas if replica not in live or replica in state.offline_replicas],
-    )
-
-
-def _deleted_topic(topic: str, assignment: TopicAssignment) -> UpdateMetadataTopicState:
-    return UpdateMetadataTopicState(
-        topic,
-        assignment.topic_id or ZERO_TOPIC_ID,
-        [
-            UpdateMetadataPartitionState(
-                topic,
-                number,
-                leader=LEADER_DURING_DELETE,
-                leader_epoch=EPOCH_DURING_DELETE,
-                replicas=list(partition.replicas),
-            )
-            for number, partition in sorted(assignment.partitions.items())
-        ],
+        list(state.offline_replicas),
     )
 
 

@@ -1,62 +1,56 @@
-"""The controller's runtime: it watches the store, steps the machine and executes its actions in order.
+"""The controller's runtime, from election to resignation: it runs the handlers of events, one at a time.
 
-Events are queued and handled one at a time. Results of store writes are handled before later events;
-requests to brokers are queued (``channels``), and their responses come back as later events. A write that
-fails because a znode changed meanwhile is not retried blindly: the partition state is read again, and the
-machine decides anew. While the store is unavailable an action is retried for a while. An action that fails
-for good ends this controller (``on_failed``): its state is ahead of the store and the brokers, and only
-another election, which reads all state again, repairs that.
+A handler (``machine``) is a generator of actions without input and output. The runtime executes each action
+and sends its result in; no other event is handled meanwhile, so that none sees a half-applied change.
+Requests to brokers are only queued (``channels``), and their answers come back as later events; changes in
+the store come back as reads (``watches``).
+
+While the store is unavailable an action is retried for a while. A controller that was replaced, and one whose
+action or handler fails for good, stops acting (``on_failed``): its state is ahead of the store and the
+brokers, and only another election, which reads all state again, repairs that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from odradek.controller.actions import (
-    NO_VERSION,
     Action,
     RemoveTopic,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    WritePartitionStates,
+    Steps,
 )
 from odradek.controller.channels import BrokerRequest, ControllerChannels, OpenChannel
-from odradek.controller.controller_context import ControllerContext
+from odradek.controller.event_queue import EventQueue, QueuedEvent
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
     ControllerEvent,
-    PartitionStatesWritten,
-    ReplicasDeleted,
+    LeaderAndIsrAnswered,
+    LeaderBalanceDue,
     ReplicasOffline,
     ReplicasOnline,
-    TopicDeleted,
-    TopicDeletionsRequested,
-    TopicsChanged,
+    StopReplicaAnswered,
+    UncleanElectionEnabled,
 )
-from odradek.controller.live_broker import LiveBroker
-from odradek.controller.machine.step import step
-from odradek.model.errors import ErrorCode
+from odradek.controller.machine.context import ControllerContext, ControllerSettings
+from odradek.controller.machine.dispatch import handle
+from odradek.controller.store_actions import FATAL, StoreActions
+from odradek.controller.watches import ControllerWatches
+from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.ports.entropy import Entropy
 from odradek.replication.control_requests import ControlResult
-from odradek.store import znode_paths
-from odradek.store.broker_registration import read_brokers
-from odradek.store.controller_election import ControllerMoved, Fence
-from odradek.store.partition_states import (
-    VersionedLeaderAndIsr,
-    create_partition_states,
-    read_partition_states,
-    write_partition_states,
-)
-from odradek.store.port import BadPayload, NoNode, Store, StoreError, Unavailable, Watcher
-from odradek.store.topics import read_marked_for_deletion, read_topics, remove_topic
-from odradek.store.znodes import TopicAssignment
+from odradek.store.controller_election import Fence
+from odradek.store.partition_states import read_partition_states
+from odradek.store.port import Store, StoreError, Unavailable
 from odradek.telemetry import events
 
 T = TypeVar("T")
@@ -64,11 +58,23 @@ T = TypeVar("T")
 RETRY_WAITS_MS: Final = (100, 500, 2_000, 10_000, 30_000)
 """Waits between attempts while the store is unavailable. After the last one the controller fails."""
 
+FIRST_LEADER_BALANCE_MS: Final = 5_000
+"""Time from the election to the first check of the balance of leaders."""
+
 log = events.logger("controller")
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
+    is_unclean_default: Callable[[], bool] = lambda: False
+    """Returns ``unclean.leader.election.enable`` of topics without an override."""
+    leader_balance_interval_ms: int | None = None
+    """Interval of the checks of the balance of leaders; None disables them."""
+
+
 class Controller:
-    """The controller on this broker, from election to resignation."""
+    """The controller on this broker, under one election."""
 
     def __init__(
         self,
@@ -76,19 +82,28 @@ class Controller:
         fence: Fence,
         open_channel: OpenChannel,
         sleep_ms: Callable[[int], Awaitable[None]],
+        entropy: Entropy,
+        options: ControllerOptions | None = None,
     ) -> None:
         self.on_failed: Callable[[], None] = lambda: None
-        """Called once if this controller cannot go on; it has stopped acting by then."""
+        """Called once if this controller cannot go on after its start; it has stopped acting by then."""
+        self.on_topic_deleted: Callable[[str], None] = lambda topic: None
+        """Called when a topic's znodes are removed."""
+        self._deleted_topics: list[str] = []
+        self._options = options or ControllerOptions()
         self._store = store
         self._sleep_ms = sleep_ms
         self._fence = fence
         self._channels = ControllerChannels(open_channel, sleep_ms, self._on_answered, self._fail)
-        self._context = ControllerContext(fence.controller_epoch)
-        self._events: asyncio.Queue[Callable[[], Awaitable[ControllerEvent | None]]] = asyncio.Queue()
-        self._watched_topics: set[str] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._context = ControllerContext(fence.controller_epoch, self._options.settings)
+        self._events = EventQueue()
+        self._watches = ControllerWatches(store, self._context, self._events.put_read)
+        self._store_actions = StoreActions(store, fence, entropy, self._options.is_unclean_default)
         self._is_active = True
+        self._is_loaded = False
         self._failure: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._balance_timer: asyncio.Task[None] | None = None
 
     @property
     def controller_epoch(self) -> int:
@@ -103,17 +118,23 @@ class Controller:
     def fence(self) -> Fence:
         return self._fence
 
+    @property
+    def is_active(self) -> bool:
+        """False after the resignation."""
+        return self._is_active
+
+    # Life cycle.
+
     async def start(self) -> None:
-        """Load the context, set watches, send the state to all brokers; then process events."""
-        context = self._context
-        context.brokers = await self._read_brokers()
-        context.topics = await self._read_topics()
-        partitions = [partition for topic in context.topics for partition in context.partitions_of(topic)]
-        context.partitions = await read_partition_states(self._store, partitions)
-        context.deletions = {topic: set() for topic in await self._read_deletions()}
-        await self._handle(ContextLoaded())
+        """Load the context, send the state to all brokers, then handle events. Raises what prevents it."""
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._is_active:
-            self._task = asyncio.get_running_loop().create_task(self._process_events())
+            self._task = asyncio.get_running_loop().create_task(self._run(loaded))
+            await asyncio.wait([loaded, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure is not None:
+            raise self._failure
+        if not loaded.done():
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the controller has resigned")
 
     async def settle(self) -> None:
         """Wait until all requests so far are answered and their responses handled; raise a failure."""
@@ -131,18 +152,18 @@ class Controller:
 
     async def _settle_once(self) -> bool:
         await self._channels.drain()
-        was_idle = self._events.empty()
+        was_idle = self._events.is_empty
         await self._events.join()
         return was_idle
 
     def resign(self) -> None:
         """Stop acting at once: queued events and requests are dropped."""
         self._is_active = False
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._balance_timer):
+            if task is not None:
+                task.cancel()
         self._channels.close()
-        while not self._events.empty():
-            self._events.get_nowait()
+        self._events.close()
 
     async def stop(self) -> None:
         self.resign()
@@ -156,81 +177,147 @@ class Controller:
             log.error("controller_failed", controller_epoch=self.controller_epoch, reason=str(error))
             self._failure = error
             self.resign()
-            self.on_failed()
+            if self._is_loaded:
+                self.on_failed()
+
+    # Events.
+
+    def is_deleting(self, topic: str) -> bool:
+        """Return whether a topic is being deleted, and nothing holds that up."""
+        deletions = self._context.deletions
+        return topic in deletions.queued and topic not in deletions.ineligible
+
+    async def submit(self, event: ControllerEvent) -> Any:
+        """Handle an event after those before it, and return its reply.
+
+        Raises NOT_CONTROLLER if this controller resigns meanwhile.
+        """
+        return await self._events.submit(event)
+
+    def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Queue an event: replicas went offline on a broker."""
+        self._events.put(ReplicasOffline(broker_id, partitions))
+
+    def on_replicas_online(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Queue an event: replicas are online again on a broker."""
+        self._events.put(ReplicasOnline(broker_id, partitions))
+
+    def on_unclean_election_enabled(self, topic: str | None) -> None:
+        """Queue an event: a topic, or with None the default, may elect leaders outside the ISR."""
+        key = ("unclean_election", topic)
+        topics = None if topic is None else frozenset((topic,))
+
+        async def read() -> ControllerEvent:
+            return UncleanElectionEnabled(topics)
+
+        self._events.put_read(key, read)
 
     def _on_answered(self, broker_id: int, request: BrokerRequest, result: ControlResult) -> None:
         errors = result.partition_errors
         match request:
             case SendLeaderAndIsr():
-                offline = [p for p, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
-                if offline:
-                    self.on_replicas_offline(broker_id, offline)
+                # Most answers say nothing: an event for each would be work in vain.
+                is_news = ErrorCode.KAFKA_STORAGE_ERROR in errors.values()
+                if not result.error and (is_news or self._context.offline_replicas.get(broker_id)):
+                    self._events.put(LeaderAndIsrAnswered(broker_id, errors))
             case SendStopReplica():
-                self._put(ReplicasDeleted(broker_id, [p for p, error in errors.items() if not error]))
+                deleted = [partition for partition, state in request.partitions.items() if state.is_delete]
+                if deleted:
+                    of_deleted = {
+                        partition: result.error or errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                        for partition in deleted
+                    }
+                    self._events.put(StopReplicaAnswered(broker_id, of_deleted))
             case SendUpdateMetadata():
                 return
 
-    def _put(self, event: ControllerEvent) -> None:
-        async def read() -> ControllerEvent:
-            return event
+    # The task.
 
-        self._events.put_nowait(read)
-
-    def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Queue an event: replicas went offline on a broker."""
-        self._put(ReplicasOffline(broker_id, partitions))
-
-    def on_replicas_online(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Queue an event: replicas are online again on a broker."""
-        self._put(ReplicasOnline(broker_id, partitions))
-
-    def on_broker_modified(self) -> None:
-        """Queue an event: a live broker registered other endpoints."""
-
-        async def read() -> ControllerEvent:
-            return BrokersChanged(await self._read_registrations())
-
-        self._events.put_nowait(read)
-
-    async def _process_events(self) -> None:
-        while True:
-            read = await self._events.get()
-            try:
-                event = await self._read_event(read)
-                if event is not None:
-                    await self._handle(event)
-            except Exception as error:  # noqa: BLE001 - the edge of a task
-                if not isinstance(error, StoreError):
-                    log.failure("controller_event_crashed", error)
-                self._fail(error)
-                return
-            finally:
-                self._events.task_done()
-
-    async def _read_event(
-        self, read: Callable[[], Awaitable[ControllerEvent | None]]
-    ) -> ControllerEvent | None:
-        """Read what has changed. Nothing is applied yet, so a node that cannot be decoded is only logged."""
+    async def _run(self, loaded: asyncio.Future[None]) -> None:
         try:
-            return await self._retrying(read)
-        except BadPayload as error:
-            log.error("controller_event_failed", reason=str(error))
-            return None
+            await self._load()
+            self._is_loaded = True
+            loaded.set_result(None)
+            while True:
+                await self._process(await self._events.get())
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            if not isinstance(error, StoreError):
+                log.failure("controller_event_crashed", error)
+            self._fail(error)
 
-    async def _handle(self, event: ControllerEvent) -> None:
-        """Step, execute the actions, and handle their results until there are none."""
-        queue: deque[ControllerEvent] = deque([event])
-        while queue:
-            actions = step(self._context, queue.popleft())
-            self._channels.set_brokers(self._context.brokers)
-            for action in actions:
-                result = await self._retrying(partial(self._execute, action))
-                if result is not None:
-                    queue.append(result)
+    async def _load(self) -> None:
+        context = self._context
+        await self._watches.load(self._fence)
+        context.partitions = await read_partition_states(self._store, context.all_partitions())
+        await self._handle(ContextLoaded())
+        self._watches.load_requests()
+        self._schedule_leader_balance(FIRST_LEADER_BALANCE_MS)
+
+    async def _process(self, queued: QueuedEvent) -> None:
+        try:
+            event = queued.event
+            if queued.read is not None:
+                event = await self._retrying(queued.read)
+            if event is not None:
+                queued.complete(await self._handle(event))
+        finally:
+            queued.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+            self._events.done()
+
+    async def _handle(self, event: ControllerEvent) -> Any:
+        """Run the handler of an event; return its reply."""
+        match event:
+            case BrokersChanged():
+                self._channels.set_brokers(event.brokers)
+            case ContextLoaded():
+                self._channels.set_brokers(self._context.brokers)
+        reply = await self._run_steps(handle(self._context, event))
+        deleted, self._deleted_topics = self._deleted_topics, []
+        for topic in deleted:
+            self.on_topic_deleted(topic)
+        if isinstance(event, LeaderBalanceDue):
+            self._schedule_leader_balance(self._options.leader_balance_interval_ms or 0)
+        return reply
+
+    async def _run_steps(self, steps: Steps[T]) -> T:
+        """Execute actions and send their results in.
+
+        A ``StoreError`` is thrown in, unless this controller cannot go on: no handler may survive that.
+        """
+        try:
+            action = next(steps)
+            while True:
+                try:
+                    result = await self._execute(action)
+                except FATAL:
+                    steps.close()
+                    raise
+                except StoreError as error:
+                    action = steps.throw(error)
+                else:
+                    action = steps.send(result)
+        except StopIteration as stop:
+            reply: T = stop.value
+            return reply
+
+    async def _execute(self, action: Action) -> Any:
+        match action:
+            case SendLeaderAndIsr() | SendStopReplica():
+                self._channels.send(action.broker_id, action)
+                return None
+            case SendUpdateMetadata():
+                for broker_id in action.broker_ids:
+                    self._channels.send(broker_id, action)
+                return None
+        result = await self._retrying(partial(self._store_actions.execute, action))
+        if isinstance(action, RemoveTopic):
+            self._watches.forget_topic(action.topic)
+            self._deleted_topics.append(action.topic)
+        return result
 
     async def _retrying(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run idempotent work, retrying while the store is unavailable, except during startup."""
-        for wait_ms in () if self._task is None else RETRY_WAITS_MS:
+        for wait_ms in RETRY_WAITS_MS if self._is_loaded else ():
             try:
                 return await work()
             except Unavailable as error:
@@ -238,92 +325,12 @@ class Controller:
                 await self._sleep_ms(wait_ms)
         return await work()
 
-    async def _execute(self, action: Action) -> ControllerEvent | None:
-        match action:
-            case WritePartitionStates():
-                return PartitionStatesWritten(await self._write_states(action))
-            case SendLeaderAndIsr() | SendStopReplica():
-                self._channels.send(action.broker_id, action)
-            case SendUpdateMetadata():
-                for broker_id in action.broker_ids:
-                    self._channels.send(broker_id, action)
-            case RemoveTopic():
-                await remove_topic(self._store, action.topic, self._fence)
-                self._watched_topics.discard(action.topic)
-                log.info("topic_deleted", topic=action.topic)
-                return TopicDeleted(action.topic)
-        return None
+    # The balance of leaders.
 
-    async def _write_states(
-        self, action: WritePartitionStates
-    ) -> dict[TopicPartition, VersionedLeaderAndIsr]:
-        """Write partition states; a state that another writer has written first is adopted."""
-        new_states = {
-            p: w.leader_and_isr for p, w in action.writes.items() if w.expected_version == NO_VERSION
-        }
-        changed_states = {
-            p: VersionedLeaderAndIsr(w.leader_and_isr, w.expected_version)
-            for p, w in action.writes.items()
-            if w.expected_version != NO_VERSION
-        }
-        outcomes = await create_partition_states(self._store, new_states, self._fence)
-        outcomes |= await write_partition_states(self._store, changed_states, self._fence)
-        written = {
-            partition: VersionedLeaderAndIsr(action.writes[partition].leader_and_isr, outcome)
-            for partition, outcome in outcomes.items()
-            if isinstance(outcome, int)
-        }
-        for outcome in outcomes.values():
-            if isinstance(outcome, ControllerMoved | Unavailable):
-                raise outcome
-        conflicting = [partition for partition in outcomes if partition not in written]
-        written |= await read_partition_states(self._store, conflicting)
-        return written
+    def _schedule_leader_balance(self, delay_ms: int) -> None:
+        if self._options.leader_balance_interval_ms is not None and self._is_active:
+            self._balance_timer = asyncio.get_running_loop().create_task(self._balance_after(delay_ms))
 
-    # Reads after a change. Each read sets the next watch.
-
-    def _read_later(self, read: Callable[[], Awaitable[ControllerEvent | None]]) -> Watcher:
-        return lambda event: self._events.put_nowait(read)
-
-    async def _read_brokers(self) -> dict[int, LiveBroker]:
-        await self._store.ensure_path(znode_paths.BROKER_IDS)
-        await self._store.watch_children(znode_paths.BROKER_IDS, self._read_later(self._on_brokers_changed))
-        return await self._read_registrations()
-
-    async def _read_registrations(self) -> dict[int, LiveBroker]:
-        brokers = await read_brokers(self._store)
-        return {broker_id: LiveBroker(b.registration, b.broker_epoch) for broker_id, b in brokers.items()}
-
-    async def _on_brokers_changed(self) -> ControllerEvent:
-        return BrokersChanged(await self._read_brokers())
-
-    async def _read_topics(self) -> dict[str, TopicAssignment]:
-        await self._store.ensure_path(znode_paths.TOPICS)
-        topics = await read_topics(self._store, watcher=self._read_later(self._on_topics_changed))
-        for topic in topics:
-            if topic not in self._watched_topics:
-                self._watched_topics.add(topic)
-                await self._watch_topic(topic)
-        return {topic: versioned.assignment for topic, versioned in topics.items()}
-
-    async def _on_topics_changed(self) -> ControllerEvent:
-        return TopicsChanged(await self._read_topics())
-
-    async def _watch_topic(self, topic: str) -> None:
-        async def on_changed() -> ControllerEvent | None:
-            if topic not in self._watched_topics:
-                return None
-            await self._watch_topic(topic)
-            topics = await read_topics(self._store, [topic])
-            return TopicsChanged({name: versioned.assignment for name, versioned in topics.items()})
-
-        with suppress(NoNode):
-            await self._store.watch_data(znode_paths.topic(topic), self._read_later(on_changed))
-
-    async def _read_deletions(self) -> set[str]:
-        await self._store.ensure_path(znode_paths.DELETE_TOPICS)
-        return await read_marked_for_deletion(self._store, self._read_later(self._on_deletions_changed))
-
-    async def _on_deletions_changed(self) -> ControllerEvent | None:
-        topics = await self._read_deletions()
-        return TopicDeletionsRequested(frozenset(topics)) if topics else None
+    async def _balance_after(self, delay_ms: int) -> None:
+        await self._sleep_ms(delay_ms)
+        self._events.put(LeaderBalanceDue())

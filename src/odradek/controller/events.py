@@ -9,7 +9,6 @@ from typing import NamedTuple
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.znodes import TopicAssignment
 
 
@@ -169,29 +168,6 @@ class ReassignmentsListed:
     partitions: frozenset[TopicPartition] | None
 
 
-# Results of the former machine; they go with it.
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatesWritten:
-    partitions: Mapping[TopicPartition, VersionedLeaderAndIsr]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicasDeleted:
-    """A broker has deleted these replicas."""
-
-    broker_id: int
-    partitions: Iterable[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """The topic's znodes are removed."""
-
-    topic: str
-
-
 ControllerEvent = (
     ContextLoaded
     | BrokersChanged
@@ -212,7 +188,4 @@ ControllerEvent = (
     | ElectLeadersRequested
     | ReassignmentsRequested
     | ReassignmentsListed
-    | PartitionStatesWritten
-    | ReplicasDeleted
-    | TopicDeleted
 )

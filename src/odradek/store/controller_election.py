@@ -14,10 +14,12 @@ from typing import Final
 
 from odradek.store import znode_paths
 from odradek.store.port import (
+    BadPayload,
     BadVersion,
     CheckOp,
     CreateOp,
     DeleteOp,
+    Node,
     NodeExists,
     NoNode,
     Op,
@@ -26,7 +28,6 @@ from odradek.store.port import (
     Stat,
     Store,
     StoreError,
-    Watcher,
 )
 from odradek.store.znodes import (
     ControllerRegistration,
@@ -57,11 +58,18 @@ class Fence:
 async def elect(store: Store, broker_id: int, now_ms: int) -> Fence | None:
     """Try to become the controller; return None if another broker is.
 
-    May be called again after ``Unavailable``: an election that this session has won is recognised.
+    May be called again after ``Unavailable``: an election that this session has won is recognised. A node of
+    this session that names another broker was overwritten to force an election: it is deleted.
     """
-    controller_stat = await store.exists(znode_paths.CONTROLLER)
-    if controller_stat is not None:
-        return await _fence_if_elected(store, controller_stat)
+    controller = await _read_controller_node(store)
+    if controller is not None:
+        data, stat = controller
+        if stat.ephemeral_owner != store.session_id:
+            return None
+        if _is_controller(data, broker_id):
+            return await _fence_if_elected(store, stat)
+        with suppress(NoNode):
+            await store.delete(znode_paths.CONTROLLER, stat.version)
     epoch, version = await _read_or_create_epoch(store)
     registration = encode_controller(ControllerRegistration(broker_id, now_ms))
     try:
@@ -73,9 +81,9 @@ async def elect(store: Store, broker_id: int, now_ms: int) -> Fence | None:
         )
     except (NodeExists, BadVersion):
         return None
-    stat = results[1]
-    assert isinstance(stat, Stat)
-    return Fence(epoch + 1, stat.version)
+    epoch_stat = results[1]
+    assert isinstance(epoch_stat, Stat)
+    return Fence(epoch + 1, epoch_stat.version)
 
 
 async def resign(store: Store, fence: Fence) -> None:
@@ -86,18 +94,21 @@ async def resign(store: Store, fence: Fence) -> None:
         return
 
 
+async def is_elected(store: Store, broker_id: int) -> bool:
+    """Return whether ``/controller`` belongs to this session and names this broker."""
+    controller = await _read_controller_node(store)
+    if controller is None:
+        return False
+    data, stat = controller
+    return stat.ephemeral_owner == store.session_id and _is_controller(data, broker_id)
+
+
 async def read_controller(store: Store) -> ControllerRegistration | None:
     try:
         data, _ = await store.get(znode_paths.CONTROLLER)
     except NoNode:
         return None
     return decode_controller(znode_paths.CONTROLLER, data)
-
-
-async def watch_controller(store: Store, watcher: Watcher) -> ControllerRegistration | None:
-    """Like ``read_controller``; the watcher fires once when the controller changes."""
-    await store.watch_exists(znode_paths.CONTROLLER, watcher)
-    return await read_controller(store)
 
 
 async def read_controller_epoch(store: Store) -> tuple[int, int] | None:
@@ -128,14 +139,26 @@ async def fenced_multi(store: Store, fence: Fence | None, ops: Sequence[Op]) -> 
         raise type(error)(error.path, error.detail, error.op_index - 1) from error
 
 
+async def _read_controller_node(store: Store) -> Node | None:
+    try:
+        return await store.get(znode_paths.CONTROLLER)
+    except NoNode:
+        return None
+
+
+def _is_controller(data: bytes, broker_id: int) -> bool:
+    try:
+        return decode_controller(znode_paths.CONTROLLER, data).broker_id == broker_id
+    except BadPayload:
+        return False
+
+
 async def _fence_if_elected(store: Store, controller_stat: Stat) -> Fence | None:
-    """Return the fence of ``/controller`` if this session created it.
+    """Return the fence of ``/controller``, which this session created.
 
     The epoch changes only together with the creation of that node: while the node stays, the epoch is its
     own.
     """
-    if controller_stat.ephemeral_owner != store.session_id:
-        return None
     epoch = await read_controller_epoch(store)
     stat_now = await store.exists(znode_paths.CONTROLLER)
     if epoch is None or stat_now is None or stat_now.czxid != controller_stat.czxid:

@@ -58,7 +58,13 @@ async def watch_reassignment_request(store: Store, watcher: Watcher) -> Reassign
 
     The watcher fires once when the node is created, changed or deleted.
     """
-    return await _watch_node(store, znode_paths.REASSIGN_PARTITIONS, watcher, decode_reassignment, {})
+    await store.watch_exists(znode_paths.REASSIGN_PARTITIONS, watcher)
+    return await _read_node(store, znode_paths.REASSIGN_PARTITIONS, decode_reassignment, {})
+
+
+async def read_reassignment_request(store: Store) -> ReassignmentTargets:
+    """Return the target replicas of ``/admin/reassign_partitions``; none without the node."""
+    return await _read_node(store, znode_paths.REASSIGN_PARTITIONS, decode_reassignment, {}) or {}
 
 
 async def write_reassignment_request(
@@ -87,8 +93,8 @@ async def watch_preferred_election_request(
 
     The watcher fires once when the node is created, changed or deleted.
     """
-    path = znode_paths.PREFERRED_REPLICA_ELECTION
-    return await _watch_node(store, path, watcher, decode_partitions, [])
+    await store.watch_exists(znode_paths.PREFERRED_REPLICA_ELECTION, watcher)
+    return await _read_node(store, znode_paths.PREFERRED_REPLICA_ELECTION, decode_partitions, [])
 
 
 async def delete_preferred_election_request(store: Store, fence: Fence | None = None) -> None:
@@ -125,10 +131,7 @@ async def delete_log_dir_notifications(
     await _delete_each(store, znode_paths.LOG_DIR_EVENT_NOTIFICATION, names, fence)
 
 
-async def _watch_node(
-    store: Store, path: str, watcher: Watcher, decode: Callable[[str, bytes], T], empty: T
-) -> T | None:
-    await store.watch_exists(path, watcher)
+async def _read_node(store: Store, path: str, decode: Callable[[str, bytes], T], empty: T) -> T | None:
     try:
         data, _ = await store.get(path)
     except NoNode:

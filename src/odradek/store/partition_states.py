@@ -8,14 +8,29 @@ flight at once, within a bound. A controller passes its fence; if it is fenced, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.model.ids import TopicPartition
 from odradek.store import znode_paths
-from odradek.store.controller_election import Fence
-from odradek.store.port import CreateOp, Op, OpResult, SetDataOp, Stat, Store, StoreError
+from odradek.store.controller_election import ControllerMoved, Fence, fenced_multi
+from odradek.store.port import (
+    BadPayload,
+    CreateOp,
+    NodeExists,
+    NoNode,
+    Op,
+    OpResult,
+    SetDataOp,
+    Stat,
+    Store,
+    StoreError,
+)
 from odradek.store.write_window import multi_each
 from odradek.store.znodes import LeaderIsrAndControllerEpoch, decode_partition_state, encode_partition_state
+from odradek.telemetry import events
+
+log = events.logger("store")
 
 
 class VersionedLeaderAndIsr(NamedTuple):
@@ -32,16 +47,19 @@ Outcome = int | StoreError
 async def read_partition_states(
     store: Store, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, VersionedLeaderAndIsr]:
-    """Return the stored states; partitions without one are omitted."""
+    """Return the stored states; partitions without one, or with one that cannot be decoded, are omitted."""
     requested = list(partitions)
+    states = {}
     nodes = await store.get_many(map(znode_paths.partition_state, requested))
-    return {
-        partition: VersionedLeaderAndIsr(
-            decode_partition_state(znode_paths.partition_state(partition), node[0]), node[1].version
-        )
-        for partition, node in zip(requested, nodes, strict=True)
-        if node is not None
-    }
+    for partition, node in zip(requested, nodes, strict=True):
+        if node is not None:
+            try:
+                state = decode_partition_state(znode_paths.partition_state(partition), node[0])
+            except BadPayload as error:
+                log.error("partition_state_not_decoded", reason=str(error))
+            else:
+                states[partition] = VersionedLeaderAndIsr(state, node[1].version)
+    return states
 
 
 async def write_partition_states(
@@ -72,7 +90,9 @@ async def create_partition_states(
     roots = [znode_paths.partitions(topic) for topic in topics]
     for root, node in zip(roots, await store.get_many(roots), strict=True):
         if node is None:
-            await store.ensure_path(root)
+            # Of a topic that was deleted nothing may be left; the writes below fail for the same reason.
+            with suppress(NodeExists, NoNode, ControllerMoved):
+                await fenced_multi(store, fence, [CreateOp(root)])
     parents = await store.get_many(map(znode_paths.partition, states))
     writes: list[list[Op]] = []
     for (partition, state), parent in zip(states.items(), parents, strict=True):

@@ -19,6 +19,7 @@ from odradek.broker.environment import Environment
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
+from odradek.store.controller_election import elect
 from odradek.store.embedded.database import MEMORY
 from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
 from odradek.store.port import OpResult
@@ -254,6 +255,13 @@ class MemoryBroker:
         """Expire the store session, as ZooKeeper does without heartbeats."""
         await self._session.expire()
 
+    def pause(self) -> None:
+        """Stop the process, as with SIGSTOP; its session lives on until it expires."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
     async def connect(self, client_id: str | None = "client", host: str = CLIENT_HOST) -> Client:
         port = self.broker.endpoints[0].port
         return await Client.connect(self._cluster.network.host(host), port, to=self.host, client_id=client_id)
@@ -294,6 +302,11 @@ class MemoryCluster:
 
     async def close(self) -> None:
         await self.ensemble.close()
+
+    async def hold_controller(self, broker_id: int) -> None:
+        """Be elected as controller for a test that plays its part: no broker stands against it."""
+        fence = await elect(self.ensemble.connect(), broker_id, self.clock.wall_ms())
+        assert fence is not None, "the cluster has a controller"
 
     async def start(
         self,

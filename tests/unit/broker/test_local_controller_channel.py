@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import MappingProxyType
 
 from odradek.broker.local_controller_channel import LocalControllerChannel
 from odradek.broker.metadata_observer import observe_metadata
 from odradek.broker.timer_driver import TimerDriver
 from odradek.cluster.metadata_cache import BrokerEndpoint, MetadataCache
+from odradek.cluster.metadata_update import LEADER_DURING_DELETE
 from odradek.controller.actions import (
     PartitionStateUpdate,
     SendLeaderAndIsr,
@@ -27,8 +27,6 @@ from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.znodes import (
     BrokerRegistration,
     RegisteredEndpoint,
-    ReplicaAssignment,
-    TopicAssignment,
 )
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
@@ -86,13 +84,10 @@ class ChannelFixture:
             await directory.load(lambda topic: LogConfig(), 0)
 
     async def update(
-        self,
-        states: Mapping[TopicPartition, PartitionStateUpdate],
-        brokers: Iterable[int] = (1,),
-        deleted: Mapping[str, TopicAssignment] = MappingProxyType({}),
+        self, states: Mapping[TopicPartition, PartitionStateUpdate], brokers: Iterable[int] = (1,)
     ) -> None:
         live = {number: live_broker(number) for number in brokers}
-        await self.channel.send(SendUpdateMetadata([1], 1, live, states, deleted))
+        await self.channel.send(SendUpdateMetadata([1], 1, live, states))
 
 
 def run_scenario(scenario: Callable[[ChannelFixture], Awaitable[None]]) -> None:
@@ -110,8 +105,10 @@ def partition_state(
     return PartitionStateUpdate(topic_id, leader, leader_epoch, replicas, replicas, 0)
 
 
-def assignment(partitions: int) -> TopicAssignment:
-    return TopicAssignment(ONE, {number: ReplicaAssignment((1,)) for number in range(partitions)})
+def deleted(*numbers: int) -> dict[TopicPartition, PartitionStateUpdate]:
+    """Return the states of partitions of a deleted topic."""
+    state = partition_state(leader=LEADER_DURING_DELETE)
+    return {TopicPartition("orders", number): state for number in numbers}
 
 
 def live_broker(number: int) -> LiveBroker:
@@ -164,14 +161,14 @@ def test_stop_replica_returns_the_removed_partitions() -> None:
 def test_update_replaces_brokers_and_adds_topics() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         states = {TopicPartition("orders", number): partition_state(replicas=(1, 2, 3)) for number in (1, 0)}
-        states[ORDERS] = states[ORDERS]._replace(offline_replicas=(1,))
+        states[ORDERS] = states[ORDERS]._replace(offline_replicas=(1, 3))
         await fixture.update(states, (1, 2))
         cache = fixture.cache
         topic = cache.topic("orders")
         assert topic is not None
         assert (list(topic.partitions), topic.topic_id) == ([0, 1], ONE)
         offline = [partition.offline_replicas for partition in topic.partitions.values()]
-        assert offline == [(1, 3), (3,)], "a failed disk, and a dead broker"
+        assert offline == [(1, 3), ()]
         assert cache.controller_id == 1
         assert cache.brokers[2].endpoints["OUTER"] == BrokerEndpoint("host2", 9093, "SASL_SSL")
         assert cache.brokers[2].rack == "rack2"
@@ -187,23 +184,11 @@ def test_deleted_topic_is_forgotten() -> None:
     async def scenario(fixture: ChannelFixture) -> None:
         partitions = [TopicPartition("orders", number) for number in (0, 1)]
         await fixture.update({partition: partition_state() for partition in partitions})
-        await fixture.update({}, deleted={"orders": assignment(2), "ghost": assignment(0)})
+        await fixture.update(deleted(0, 1))
         assert fixture.cache.topic("orders") is None
         assert fixture.admin.forgotten == ["orders"]
         assert fixture.admin.changes == ["orders", "orders"]
         assert fixture.deleted == partitions
-
-    run_scenario(scenario)
-
-
-def test_topic_deleted_and_recreated_in_one_update_is_the_new_one() -> None:
-    async def scenario(fixture: ChannelFixture) -> None:
-        await fixture.update({TopicPartition("orders", number): partition_state() for number in (0, 1)})
-        await fixture.update({ORDERS: partition_state(OTHER)}, deleted={"orders": assignment(2)})
-        topic = fixture.cache.topic("orders")
-        assert topic is not None
-        assert (topic.topic_id, list(topic.partitions)) == (OTHER, [0])
-        assert fixture.deleted == [TopicPartition("orders", 1)]
 
     run_scenario(scenario)
 
@@ -215,7 +200,7 @@ def test_partition_count_is_reported_when_topics_change() -> None:
         await fixture.update(states)
         await fixture.update({})
         await fixture.channel.send(SendStopReplica(1, 1, dict.fromkeys(states, DELETED)))
-        await fixture.update({}, deleted={"orders": assignment(2)})
+        await fixture.update(deleted(0, 1))
         assert fixture.sizes == [2, 0]
 
     run_scenario(scenario)

@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
+from odradek.broker.membership import REELECTION_WAIT_MS
 from odradek.model.errors import ConfigError, ErrorCode
 from odradek.store import znode_paths
 from odradek.store.broker_registration import BrokerIdTaken, read_brokers
 from odradek.store.configs import change_config
 from odradek.store.controller_election import read_controller, read_controller_epoch
 from odradek.store.features import read_features
-from odradek.store.port import Unavailable
+from odradek.store.port import StoreError, Unavailable
 from odradek.testing.broker import MemoryBroker, MemoryCluster, running_broker
 from odradek.testing.clock import run_virtually
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -139,12 +140,80 @@ def test_old_inter_broker_protocol_is_refused():
 # The controller role.
 
 
-def test_broker_on_a_shared_store_does_not_become_controller():
+def test_broker_on_a_shared_store_becomes_controller_if_there_is_none():
     async def scenario(cluster):
         broker = await cluster.start(broker_id=1)
+        await asyncio.sleep(SETTLE_S)
+        assert broker.broker._membership.is_controller
+        registered = await read_controller(cluster.ensemble.connect())
+        assert registered is not None
+        assert registered.broker_id == 1
+        assert await create_topic(broker, "orders") == ErrorCode.NONE
+        await broker.stop()
+
+    run_cluster(scenario)
+
+
+def test_broker_does_not_become_controller_beside_another():
+    async def scenario(cluster):
+        await cluster.hold_controller(9)
+        broker = await cluster.start(broker_id=1)
+        await asyncio.sleep(SETTLE_S)
         assert not broker.broker._membership.is_controller
-        assert await read_controller(cluster.ensemble.connect()) is None
         assert await create_topic(broker, "orders") == ErrorCode.NOT_CONTROLLER
+        await broker.stop()
+
+    run_cluster(scenario)
+
+
+def test_election_whose_response_was_lost_is_recognised():
+    async def scenario(cluster):
+        broker = await cluster.start(broker_id=1)
+        await asyncio.sleep(SETTLE_S)
+        membership = broker.broker._membership
+        store = membership.store
+        multi = store.multi
+        lost: list[object] = []
+
+        async def lose_response(ops):
+            results = await multi(ops)
+            if any(op.path == znode_paths.CONTROLLER for op in ops) and not lost:
+                lost.append(ops)
+                raise Unavailable(znode_paths.CONTROLLER, "the connection broke before the response")
+            return results
+
+        store.multi = lose_response
+        await cluster.ensemble.connect().delete(znode_paths.CONTROLLER)
+        await asyncio.sleep(SETTLE_S)
+        assert len(lost) == 1
+        assert membership.controller.controller_epoch == 2
+        assert await controller_epoch(store) == 2
+        await broker.stop()
+
+    run_cluster(scenario)
+
+
+def test_controller_that_fails_while_it_loads_is_replaced_after_a_while():
+    async def scenario(cluster):
+        await cluster.hold_controller(9)
+        broker = await cluster.start(broker_id=1)
+        await asyncio.sleep(SETTLE_S)
+        store = broker.broker._membership.store
+        watch_children = store.watch_children
+        failures: list[int] = []
+
+        async def fail(path, watcher):
+            if path == znode_paths.TOPICS and len(failures) < 2:
+                failures.append(cluster.clock.monotonic_ms())
+                raise StoreError(path, "cannot be read")
+            return await watch_children(path, watcher)
+
+        store.watch_children = fail
+        await cluster.ensemble.connect().delete(znode_paths.CONTROLLER)
+        await asyncio.sleep(60)
+        assert failures[1] - failures[0] >= REELECTION_WAIT_MS
+        assert broker.broker._membership.is_controller
+        assert await create_topic(broker, "orders") == ErrorCode.NONE
         await broker.stop()
 
     run_cluster(scenario)
@@ -167,6 +236,7 @@ def test_embedded_store_enables_features_and_their_epoch_is_the_node_version():
 
 def test_features_are_unknown_without_their_node():
     async def scenario(cluster):
+        await cluster.hold_controller(9)
         broker = await cluster.start(broker_id=1)
         assert await read_features(cluster.ensemble.connect()) is None
         assert await features_epoch(broker) == -1

@@ -269,3 +269,12 @@ def test_nothing_is_sent_after_close(run_scenario):
         assert fixture.brokers[1].received == []
 
     run_scenario(scenario)
+
+
+def test_closed_channels_open_no_queue(run_scenario):
+    async def scenario(fixture):
+        fixture.channels.close()
+        fixture.channels.set_brokers(live_brokers(1))
+        assert fixture.opened == []
+
+    run_scenario(scenario)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.metadata_update import LEADER_DURING_DELETE
 from odradek.controller.actions import (
     PartitionStateUpdate,
     SendLeaderAndIsr,
@@ -21,14 +20,16 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint, ReplicaAssignment, TopicAssignment
+from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.wire.message_codecs import decoder, encoder
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ID_A, ID_B = b"a" * 16, b"b" * 16
 DELETED = StopReplicaState(EPOCH_DURING_DELETE, True)
 STATES = {
-    A1: PartitionStateUpdate(ID_A, 2, 5, (2, 1), (1, 2, 3), 9, is_new=True),
+    A1: PartitionStateUpdate(
+        ID_A, 2, 5, (2, 1), (1, 2, 3), 9, True, (), 4, adding=(3,), removing=(1,), is_recovering=True
+    ),
     B0: PartitionStateUpdate(ID_B, 1, 0, (1,), (1, 2), 0, offline_replicas=(2,)),
     A0: PartitionStateUpdate(ID_A, 1, 4, (1,), (1, 2), 8),
 }
@@ -53,14 +54,20 @@ def through(request: Any, version: int) -> Any:
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_leader_and_isr_groups_partition_states_by_topic(version: int) -> None:
-    request = through(leader_and_isr_request(SendLeaderAndIsr(2, 6, STATES), 1, 72), version)
+    action = SendLeaderAndIsr(2, 6, STATES, LIVE)
+    request = through(leader_and_isr_request(action, 1, 72, version=version, listener_name="OUTER"), version)
     assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (1, 6, 72)
     topics = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
     ids = (ID_A, ID_B) if version >= 5 else (ZERO_TOPIC_ID, ZERO_TOPIC_ID)
     assert topics == [("a", ids[0]), ("b", ids[1])]
     first, second = request.topic_states[0].partition_states
     assert (first.partition_index, second.partition_index) == (1, 0)
-    assert (first.controller_epoch, first.leader, first.leader_epoch, first.partition_epoch) == (6, 2, 5, 9)
+    assert (first.controller_epoch, first.leader, first.leader_epoch, first.partition_epoch) == (4, 2, 5, 9)
+    reassigning = ([3], [1]) if version >= 3 else ([], [])
+    assert (first.adding_replicas, first.removing_replicas) == reassigning
+    assert (first.leader_recovery_state, second.leader_recovery_state) == (int(version >= 6), 0)
+    leaders = [(leader.broker_id, leader.host_name, leader.port) for leader in request.live_leaders]
+    assert leaders == [(1, "host1", 9093), (2, "host2", 9093)]
     assert (first.isr, first.replicas) == ([2, 1], [1, 2, 3])
     assert (first.is_new, second.is_new) == (True, False)
 
@@ -74,9 +81,9 @@ def test_update_metadata_has_live_brokers_and_offline_replicas(version: int) -> 
         for topic in request.topic_states
         for state in topic.partition_states
     }
-    assert offline == {A1: [3], A0: [], B0: [2]}, "a dead broker, and a failed disk of a live one"
+    assert offline == {A1: [], A0: [], B0: [2]}
     state = request.topic_states[0].partition_states[0]
-    assert (state.controller_epoch, state.leader, state.leader_epoch, state.zk_version) == (6, 2, 5, 9)
+    assert (state.controller_epoch, state.leader, state.leader_epoch, state.zk_version) == (4, 2, 5, 9)
     assert (state.isr, state.replicas) == ([2, 1], [1, 2, 3])
     broker = request.live_brokers[1]
     assert (broker.id, broker.rack) == (2, "rack2")
@@ -84,25 +91,6 @@ def test_update_metadata_has_live_brokers_and_offline_replicas(version: int) -> 
         ("INNER", "host2", 9092, 0),
         ("OUTER", "host2", 9093, 3),
     ]
-
-
-def test_deletion_of_a_topic_comes_before_its_new_partitions() -> None:
-    deleted = {
-        "a": TopicAssignment(ID_B, {1: ReplicaAssignment((2,)), 0: ReplicaAssignment((1, 2))}),
-        "never created": TopicAssignment(ID_B, {}),
-        "old": TopicAssignment(None, {0: ReplicaAssignment((1,))}),
-    }
-    action = SendUpdateMetadata([1], 6, LIVE, {A0: STATES[A0]}, deleted)
-    request = through(update_metadata_request(action, 1), 8)
-    assert [(topic.topic_name, topic.topic_id) for topic in request.topic_states] == [
-        ("a", ID_B),
-        ("old", ZERO_TOPIC_ID),
-        ("a", ID_A),
-    ]
-    states = request.topic_states[0].partition_states
-    assert [(state.partition_index, state.replicas) for state in states] == [(0, [1, 2]), (1, [2])]
-    assert {state.leader for state in states} == {LEADER_DURING_DELETE}
-    assert {state.leader_epoch for state in states} == {EPOCH_DURING_DELETE}
 
 
 @pytest.mark.parametrize("version", range(3, 5))

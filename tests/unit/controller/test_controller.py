@@ -1,116 +1,23 @@
 """The controller on an embedded store: events, write conflicts, retries, resignation."""
 
-import asyncio
-from typing import Any
-
 import pytest
+from tests.unit.controller.controller_fixture import ORDERS, assignment, registration
 
-from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from odradek.controller.channels import BrokerRequest
-from odradek.controller.controller import RETRY_WAITS_MS, Controller
-from odradek.model.errors import ErrorCode
+from odradek.controller.actions import (
+    SendLeaderAndIsr,
+)
+from odradek.controller.controller import RETRY_WAITS_MS
 from odradek.model.ids import TopicPartition
-from odradek.replication.control_requests import ControlResult
 from odradek.store import znode_paths
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import elect
-from odradek.store.embedded.database import MEMORY
-from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.partition_states import read_partition_states
 from odradek.store.port import Unavailable
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
 from odradek.store.znodes import (
-    BrokerRegistration,
     LeaderIsrAndControllerEpoch,
-    RegisteredEndpoint,
-    ReplicaAssignment,
-    TopicAssignment,
     encode_partition_state,
 )
-from odradek.testing.clock import VirtualClock, run_virtually
-
-ORDERS = TopicPartition("orders", 0)
-TOPIC_ID = b"o" * 16
-
-
-class Channel:
-    """Records the requests to brokers."""
-
-    def __init__(self):
-        self.partition_states = {}
-        self.metadata_updates = []
-        self.deleted_topics = set()
-        self.stopped = []
-
-    async def send(self, request: BrokerRequest) -> ControlResult:
-        match request:
-            case SendLeaderAndIsr():
-                self.partition_states.update(request.partition_states)
-            case SendUpdateMetadata():
-                self.metadata_updates.append(request)
-                self.deleted_topics |= request.deleted_topics.keys()
-            case SendStopReplica():
-                self.stopped += request.partitions
-                return ControlResult(ErrorCode.NONE, dict.fromkeys(request.partitions, ErrorCode.NONE))
-        return ControlResult(ErrorCode.NONE, {})
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-def assignment(partitions=1, replicas=(1,)):
-    return TopicAssignment(TOPIC_ID, {number: ReplicaAssignment(replicas) for number in range(partitions)})
-
-
-def registration(port=9092):
-    return BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", port),), 0)
-
-
-class ControllerFixture:
-    def __init__(self, ensemble, clock):
-        self.ensemble = ensemble
-        self.clock = clock
-        self.store = ensemble.connect()
-        self.channel = Channel()
-        self.controller: Any = None
-        self.fence: Any = None
-
-    async def open(self):
-        await self.store.ensure_path(znode_paths.BROKER_IDS)
-        await register_broker(self.store, 1, registration())
-        self.fence = await elect(self.store, 1, 0)
-        assert self.fence is not None
-        self.controller = self.make_controller(self.store)
-
-    def make_controller(self, store):
-        return Controller(store, self.fence, lambda _id, _broker: self.channel, self.clock.sleep_ms)
-
-    async def start(self):
-        await self.controller.start()
-        await self.controller.settle()
-
-    async def run_loop(self):
-        for _ in range(200):
-            await asyncio.sleep(0)
-
-
-@pytest.fixture
-def run_scenario():
-    def run(scenario):
-        async def main():
-            clock = VirtualClock(asyncio.get_running_loop())
-            ensemble = EmbeddedEnsemble(MEMORY, clock)
-            fixture = ControllerFixture(ensemble, clock)
-            try:
-                await fixture.open()
-                await scenario(fixture)
-            finally:
-                await fixture.controller.stop()
-                await ensemble.close()
-
-        run_virtually(main)
-
-    return run
 
 
 def test_controller_elects_leaders_of_existing_and_new_topics(run_scenario):

@@ -12,14 +12,14 @@ from odradek.store.controller_election import (
     Fence,
     elect,
     fenced_multi,
+    is_elected,
     read_controller,
     read_controller_epoch,
     resign,
-    watch_controller,
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import CreateOp, NodeExists, SessionExpired, WatchedEvent, WatchedEventType
-from odradek.store.znodes import ControllerRegistration
+from odradek.store.znodes import ControllerRegistration, encode_controller
 
 
 def test_first_controller_has_epoch_one(run_on_store) -> None:
@@ -90,11 +90,28 @@ def test_resignation_deletes_controller_node_and_fires_watches(run_on_store) -> 
         events: list[WatchedEvent] = []
         fence = await elect(first, 1, 1)
         assert fence is not None
-        assert await watch_controller(second, events.append) == ControllerRegistration(1, 1)
+        assert await second.watch_exists(znode_paths.CONTROLLER, events.append) is not None
         await resign(first, fence)
         await asyncio.sleep(0)
         assert events == [WatchedEvent(WatchedEventType.DELETED, znode_paths.CONTROLLER)]
         assert await elect(second, 2, 2) == Fence(2, 2)
+
+    run_on_store(scenario)
+
+
+@pytest.mark.parametrize("data", [encode_controller(ControllerRegistration(99, 1)), b"no json", b""])
+def test_overwritten_controller_node_is_replaced_under_a_new_epoch(run_on_store, data: bytes) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        assert await elect(first, 1, 1) == Fence(1, 1)
+        assert await is_elected(first, 1)
+        assert not await is_elected(second, 1)
+        await second.set(znode_paths.CONTROLLER, data)
+        assert not await is_elected(first, 1)
+        # Only the session of the node may judge it.
+        assert await elect(second, 2, 2) is None
+        assert await elect(first, 1, 2) == Fence(2, 2)
+        assert await read_controller(second) == ControllerRegistration(1, 2)
 
     run_on_store(scenario)
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.requests.dispatcher import RequestContext
-from odradek.controller import broker_epochs
-from odradek.controller.alter_partition import IsrChange, decide
-from odradek.controller.controller_context import ControllerContext
+from odradek.controller.events import AlterPartitionRequested, IsrChange
+from odradek.controller.replies import AlterPartitionReply
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicId, TopicPartition
+from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -28,60 +28,75 @@ IDS_SINCE: Final = 2
 BROKER_EPOCHS_SINCE: Final = 3
 
 
-def alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    controller_context = context.broker.membership.require_controller().context
-    error = broker_epochs.check_equal(controller_context, request.broker_id, request.broker_epoch)
-    if error:
-        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    names = {topic.topic_id: name for name, topic in controller_context.topics.items() if topic.topic_id}
-    return AlterPartitionResponse(
-        topics=[_alter_topic(topic, names, context.version, controller_context) for topic in request.topics]
+async def alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    controller = context.broker.membership.require_controller()
+    names = {topic.topic_id: name for name, topic in controller.context.topics.items() if topic.topic_id}
+    changes: dict[TopicPartition, IsrChange] = {}
+    for topic in request.topics:
+        name = _topic_name(topic, names, context.version)
+        if name is not None:
+            for part in topic.partitions:
+                changes[TopicPartition(name, part.partition_index)] = _isr_change(part, context.version)
+    reply: AlterPartitionReply = await controller.submit(
+        AlterPartitionRequested(request.broker_id, request.broker_epoch, changes)
     )
+    if reply.error:
+        return AlterPartitionResponse(error_code=reply.error)
+    topics = [_topic_response(topic, names, reply, context.version) for topic in request.topics]
+    return AlterPartitionResponse(topics=topics)
 
 
-def _alter_topic(
+def _topic_name(
+    topic: AlterPartitionRequestTopicData, names: Mapping[TopicId, str], version: int
+) -> str | None:
+    return names.get(topic.topic_id) if version >= IDS_SINCE else topic.topic_name
+
+
+def _isr_change(part: AlterPartitionRequestPartitionData, version: int) -> IsrChange:
+    with_epochs = version >= BROKER_EPOCHS_SINCE
+    isr = [member.broker_id for member in part.new_isr_with_epochs] if with_epochs else part.new_isr
+    return IsrChange(part.leader_epoch, part.partition_epoch, tuple(isr), part.leader_recovery_state == 1)
+
+
+def _topic_response(
     topic: AlterPartitionRequestTopicData,
     names: Mapping[TopicId, str],
+    reply: AlterPartitionReply,
     version: int,
-    controller_context: ControllerContext,
 ) -> AlterPartitionResponseTopicData:
-    name = names.get(topic.topic_id) if version >= IDS_SINCE else topic.topic_name
+    name = _topic_name(topic, names, version)
+    results = [
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if name is None
+        else reply.partitions[TopicPartition(name, part.partition_index)]
+        for part in topic.partitions
+    ]
     return AlterPartitionResponseTopicData(
         topic_name=name or "",
         topic_id=topic.topic_id,
-        partitions=[_alter(name, part, version, controller_context) for part in topic.partitions],
+        partitions=[
+            _partition_response(part.partition_index, result, version)
+            for part, result in zip(topic.partitions, results, strict=True)
+        ],
     )
 
 
-def _alter(
-    name: str | None,
-    part: AlterPartitionRequestPartitionData,
-    version: int,
-    controller_context: ControllerContext,
+def _partition_response(
+    number: int, result: VersionedLeaderAndIsr | ErrorCode, version: int
 ) -> AlterPartitionResponsePartitionData:
-    if name is None:
-        return AlterPartitionResponsePartitionData(part.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
-    with_epochs = version >= BROKER_EPOCHS_SINCE
-    isr = [member.broker_id for member in part.new_isr_with_epochs] if with_epochs else part.new_isr
-    change = IsrChange(part.leader_epoch, part.partition_epoch, isr, part.leader_recovery_state == 1)
-    decision = decide(controller_context, TopicPartition(name, part.partition_index), change)
-    error = decision.error
-    if error == ErrorCode.INELIGIBLE_REPLICA and version < INELIGIBLE_SINCE:
-        error = ErrorCode.OPERATION_NOT_ATTEMPTED
-    if decision.is_change:
-        # No ISR can change in a cluster of one broker, which is all that this controller runs yet.
-        error = ErrorCode.OPERATION_NOT_ATTEMPTED
-    if error or decision.stored is None:
-        return AlterPartitionResponsePartitionData(part.partition_index, error)
-    state = decision.stored.leader_and_isr
+    if isinstance(result, ErrorCode):
+        if result is ErrorCode.INELIGIBLE_REPLICA and version < INELIGIBLE_SINCE:
+            result = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return AlterPartitionResponsePartitionData(number, result)
+    state = result.leader_and_isr
     return AlterPartitionResponsePartitionData(
-        part.partition_index,
+        number,
         ErrorCode.NONE,
         state.leader,
         state.leader_epoch,
         list(state.isr),
         int(state.is_recovering),
-        decision.stored.version,
+        result.version,
     )
 
 

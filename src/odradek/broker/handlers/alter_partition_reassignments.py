@@ -1,48 +1,41 @@
-"""AlterPartitionReassignments, version 0: assign the replicas of partitions to brokers.
-
-There is one broker: only the current replicas are accepted. Tools that move replicas between log directories
-send this before AlterReplicaLogDirs.
-"""
+"""AlterPartitionReassignments, version 0: move partitions to other replicas, or cancel that."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.broker.requests.dispatcher import RequestContext
-from odradek.broker.topics.topic_planning import check_reassignment
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.controller.events import ReassignmentsRequested
+from odradek.controller.replies import ApiError
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 
 
-def alter_partition_reassignments(
+async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    context.broker.membership.require_controller()
-    return AlterPartitionReassignmentsResponse(
-        responses=[
-            ReassignableTopicResponse(
-                topic.name, [_reassign(topic.name, part, context) for part in topic.partitions]
-            )
-            for topic in request.topics
-        ]
+    targets = {
+        TopicPartition(topic.name, part.partition_index): None
+        if part.replicas is None
+        else tuple(part.replicas)
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    results: Mapping[TopicPartition, ApiError] = await context.broker.membership.require_controller().submit(
+        ReassignmentsRequested(targets)
     )
-
-
-def _reassign(
-    topic: str, part: ReassignablePartition, context: RequestContext
-) -> ReassignablePartitionResponse:
-    metadata_cache = context.broker.metadata_cache
-    partition = metadata_cache.partition(topic, part.partition_index)
-    current = None if partition is None else partition.replicas
-    try:
-        check_reassignment(part.replicas, current, metadata_cache.alive_brokers)
-    except BrokerError as error:
-        return ReassignablePartitionResponse(part.partition_index, error.code, error.message)
-    return ReassignablePartitionResponse(part.partition_index)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for partition in targets:
+        topic = topics.setdefault(partition.topic, ReassignableTopicResponse(partition.topic, []))
+        code, message = results[partition]
+        topic.partitions.append(ReassignablePartitionResponse(partition.partition, code, message))
+    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
 
 
 def error_response(

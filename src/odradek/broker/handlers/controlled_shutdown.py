@@ -6,7 +6,8 @@ The response names the replicated partitions that the broker still leads. v2 add
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
-from odradek.controller import broker_epochs
+from odradek.controller.events import ControlledShutdownRequested
+from odradek.controller.replies import ControlledShutdownReply
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -15,23 +16,22 @@ from odradek.wire.messages.controlled_shutdown import (
 )
 
 
-def controlled_shutdown(
+async def controlled_shutdown(
     request: ControlledShutdownRequest, context: RequestContext
 ) -> ControlledShutdownResponse:
-    controller_context = context.broker.membership.require_controller().context
-    error = broker_epochs.check_controlled_shutdown(
-        controller_context, request.broker_id, request.broker_epoch
+    reply: ControlledShutdownReply = await context.broker.membership.require_controller().submit(
+        ControlledShutdownRequested(request.broker_id, request.broker_epoch)
     )
-    if error:
-        return ControlledShutdownResponse(error_code=error)
-    # Nothing is moved yet: this controller runs on a cluster of one broker.
-    remaining = broker_epochs.remaining_partitions(controller_context, request.broker_id)
     return ControlledShutdownResponse(
-        remaining_partitions=[RemainingPartition(topic, number) for topic, number in remaining]
+        error_code=reply.error,
+        remaining_partitions=[RemainingPartition(topic, number) for topic, number in sorted(reply.remaining)],
     )
 
 
 def error_response(
     request: ControlledShutdownRequest, code: ErrorCode, message: str | None
 ) -> ControlledShutdownResponse:
+    # As in Kafka, which reports a controller that has moved as an exception with this code.
+    if code is ErrorCode.NOT_CONTROLLER:
+        code = ErrorCode.STALE_CONTROLLER_EPOCH
     return ControlledShutdownResponse(error_code=code)

@@ -1,74 +1,85 @@
 """ElectLeaders, versions 0 to 2: preferred and unclean leader election.
 
-There is one broker. It leads every partition it can, so that an election is either not needed or impossible.
-For a request of all partitions, those that need no election are omitted.
+The response waits until this broker's metadata shows the new leaders, or for the timeout. For a request of
+all partitions, those that need no election are omitted. v0 knows only preferred elections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.requests.dispatcher import RequestContext
-from odradek.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from odradek.controller.controller import Controller
+from odradek.controller.events import ElectLeadersRequested
+from odradek.controller.replies import ApiError
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.ids import NO_LEADER
+from odradek.model.ids import TopicPartition
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
-    TopicPartitions,
 )
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    election_type, metadata_cache = request.election_type, context.broker.metadata_cache
+async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    election_type = request.election_type
     if election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"election type must be 0 or 1, got {election_type}")
-    if not context.broker.membership.is_controller:
-        return _not_controller(request)
-    is_for_all = request.topic_partitions is None
-    live = metadata_cache.alive_brokers
-    results = []
-    topics = request.topic_partitions
-    for topic in _all_partitions(metadata_cache) if topics is None else topics:
-        errors = [
-            (number, election_error(election_type, metadata_cache.partition(topic.topic, number), live))
-            for number in topic.partitions
-        ]
-        entries = [
-            PartitionResult(number, error.code, error.message)
-            for number, error in errors
-            if not is_for_all or error.code is not ErrorCode.ELECTION_NOT_NEEDED
-        ]
-        if entries:
-            results.append(ReplicaElectionResult(topic.topic, entries))
-    return ElectLeadersResponse(replica_election_results=results)
-
-
-def election_error(
-    election_type: int, partition: PartitionMetadata | None, live: Collection[int]
-) -> BrokerError:
-    """Return the reason why no election takes place."""
-    if partition is None:
-        return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition does not exist")
-    if election_type == PREFERRED:
-        preferred = partition.replicas[0] if partition.replicas else NO_LEADER
-        if partition.leader == preferred != NO_LEADER:
-            return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-        return BrokerError(
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leader {preferred} is not available"
+    partitions = _requested_partitions(request)
+    requested = None if partitions is None else frozenset(partitions)
+    try:
+        controller = context.broker.membership.require_controller()
+        results: Mapping[TopicPartition, ApiError] = await controller.submit(
+            ElectLeadersRequested(requested, election_type == UNCLEAN)
         )
-    if partition.leader in live:
-        return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-    return BrokerError(
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        f"none of the replicas {', '.join(map(str, partition.replicas))} is available",
-    )
+    except BrokerError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+        return _not_controller(request)
+    results = await _await_leaders(results, controller, request.timeout_ms, context)
+    if partitions is None:
+        needed = [p for p in sorted(results) if results[p].code is not ErrorCode.ELECTION_NOT_NEEDED]
+        return _response(needed, results)
+    return _response(partitions, results)
+
+
+def _requested_partitions(request: ElectLeadersRequest) -> list[TopicPartition] | None:
+    if request.topic_partitions is None:
+        return None
+    return [TopicPartition(topic.topic, n) for topic in request.topic_partitions for n in topic.partitions]
+
+
+async def _await_leaders(
+    results: Mapping[TopicPartition, ApiError],
+    controller: Controller,
+    timeout_ms: int,
+    context: RequestContext,
+) -> Mapping[TopicPartition, ApiError]:
+    """Wait for the elected leaders; those that this broker does not hear of in time are timed out."""
+    states = controller.context.partitions
+    leaders = {
+        partition: states[partition].leader_and_isr.leader
+        for partition, error in results.items()
+        if error.code is ErrorCode.NONE and partition in states
+    }
+    late = await context.broker.admin_manager.await_leaders(leaders, timeout_ms)
+    return {**results, **dict.fromkeys(late, ApiError(ErrorCode.REQUEST_TIMED_OUT))}
+
+
+def _response(
+    partitions: list[TopicPartition], results: Mapping[TopicPartition, ApiError]
+) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for partition in partitions:
+        topic = topics.setdefault(partition.topic, ReplicaElectionResult(partition.topic, []))
+        code, message = results[partition]
+        topic.partition_result.append(PartitionResult(partition.partition, code, message))
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))
 
 
 def _not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -76,10 +87,6 @@ def _not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
     response = error_response(request, ErrorCode.NOT_CONTROLLER, None)
     response.error_code = ErrorCode.NONE
     return response
-
-
-def _all_partitions(metadata_cache: MetadataCache) -> list[TopicPartitions]:
-    return [TopicPartitions(topic.name, list(topic.partitions)) for topic in metadata_cache.topics.values()]
 
 
 def error_response(

@@ -82,8 +82,15 @@ class RemoteControllerChannel:
         epoch = self._broker().broker_epoch
         match request:
             case SendLeaderAndIsr():
-                leader_and_isr = leader_and_isr_request(request, controller_id, epoch)
-                response = await self._send(leader_and_isr, versions.leader_and_isr_version)
+                version = versions.leader_and_isr_version
+                leader_and_isr = leader_and_isr_request(
+                    request,
+                    controller_id,
+                    epoch,
+                    version=version,
+                    listener_name=self._factory.listener_name,
+                )
+                response = await self._send(leader_and_isr, version)
                 return leader_and_isr_result(request, response)
             case SendUpdateMetadata():
                 update_metadata = update_metadata_request(request, controller_id, epoch)

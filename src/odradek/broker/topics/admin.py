@@ -29,7 +29,7 @@ from odradek.config import broker as settings
 from odradek.config.dynamic import alter_configs
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.ids import ZERO_TOPIC_ID, TopicId
+from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.uuids import random_uuid
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -123,6 +123,8 @@ class AdminManager:
         """Set in a cluster of several brokers, of which only the controller creates topics itself."""
         self._override_observer: OverrideObserver | None = None
         """Told of changed topic configs; None if nothing depends on them but the logs."""
+        self.is_deleting: Callable[[str], bool] = lambda topic: False
+        """Returns whether the controller on this broker is deleting a topic. Its name is not free before."""
         self.config_lock = asyncio.Lock()
         """Held from reading configs to writing them, so that concurrent changes are not lost."""
 
@@ -214,7 +216,7 @@ class AdminManager:
                 await self._delete_topic(outcome)
             except BrokerError as error:
                 outcome.set_error(error)
-        await self._await_topics(outcomes, lambda name: self._metadata_cache.topic(name) is None, timeout_ms)
+        await self._await_topics(outcomes, self._is_deleted, timeout_ms)
         return outcomes
 
     async def create_partitions(
@@ -234,6 +236,22 @@ class AdminManager:
             )
             self._fail_deleted(outcomes)
         return outcomes
+
+    async def await_leaders(
+        self, leaders: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> list[TopicPartition]:
+        """Wait until partitions have these leaders in the metadata cache; return those that are late."""
+
+        def is_late(partition: TopicPartition) -> bool:
+            metadata = self._metadata_cache.partition(*partition)
+            return metadata is None or metadata.leader != leaders[partition]
+
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in leaders:
+            by_topic.setdefault(partition.topic, []).append(partition)
+        outcomes = [TopicResult(topic) for topic in by_topic]
+        await self._await_topics(outcomes, lambda name: not any(map(is_late, by_topic[name])), timeout_ms)
+        return [partition for partition in leaders if is_late(partition)]
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         await change_config(self._stores.store, "topics", topic, overrides)
@@ -328,6 +346,9 @@ class AdminManager:
         for outcome in outcomes:
             if outcome.name in late and outcome.code == ErrorCode.NONE:
                 outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
+
+    def _is_deleted(self, topic: str) -> bool:
+        return self._metadata_cache.topic(topic) is None and not self.is_deleting(topic)
 
     def _is_deleted_or_has_leaders(self, topic: str, count: int) -> bool:
         """Return whether all partitions have leaders, or the topic was deleted meanwhile."""

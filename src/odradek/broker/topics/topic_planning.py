@@ -126,42 +126,6 @@ def plan_partition_increase(
     return added
 
 
-def check_reassignment(
-    requested: Sequence[int] | None, current: Sequence[int] | None, live: Collection[int]
-) -> None:
-    """Reject a reassignment to other than the current replicas; None cancels one in progress.
-
-    ``current`` is None if there is no such partition.
-    """
-    if requested is None:
-        raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    problem = _replica_list_problem(requested, current or (), live)
-    if problem is not None:
-        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    if current is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition does not exist")
-    if list(requested) != list(current):
-        raise BrokerError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"replicas must be {list(current)}, got {list(requested)}: reassignment is not supported yet",
-        )
-
-
-def _replica_list_problem(
-    requested: Sequence[int], current: Collection[int], live: Collection[int]
-) -> str | None:
-    if not requested:
-        return "replicas must not be empty, got []"
-    if len(set(requested)) != len(requested):
-        return f"replicas must be distinct, got {list(requested)}"
-    if any(broker_id < 0 for broker_id in requested):
-        return f"replicas must be >= 0, got {list(requested)}"
-    absent = [broker_id for broker_id in requested if broker_id not in current and broker_id not in live]
-    if absent:
-        return f"replicas must be on live brokers ({sorted(live)}), got {absent}"
-    return None
-
-
 def _check_count(partitions: int) -> None:
     if partitions > PARTITIONS_MAX:
         raise BrokerError(

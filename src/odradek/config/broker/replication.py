@@ -35,7 +35,6 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     HIGH,
     "Whether an out-of-sync replica may become leader if no in-sync replica is left, which can lose records.",
     dynamic=CLUSTER_WIDE,
-    inert=True,
 )
 
 REPLICA_LAG_TIME_MAX_MS = int64(
@@ -147,7 +146,6 @@ AUTO_LEADER_REBALANCE_ENABLE = boolean(
     True,
     HIGH,
     "Whether the controller moves leadership back to the preferred replicas.",
-    inert=True,
 )
 
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
@@ -155,7 +153,6 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
     10,
     HIGH,
     "Percentage of a broker's preferred partitions led by others at which leadership is moved back.",
-    inert=True,
 )
 
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
@@ -164,7 +161,6 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
     HIGH,
     "Interval between checks of the leader imbalance.",
     at_least=1,
-    inert=True,
 )
 
 UNCLEAN_LEADER_ELECTION_INTERVAL_MS = int64(
@@ -182,7 +178,6 @@ CONTROLLER_SOCKET_TIMEOUT_MS = int32(
     30_000,
     MEDIUM,
     "Time the controller waits for a broker's response.",
-    inert=True,
 )
 
 REPLICATION_SETTINGS = declared(globals())

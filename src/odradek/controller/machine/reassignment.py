@@ -144,11 +144,11 @@ def _plan(
     """Return the new assignment of a partition, or the reason why there is none."""
     topic = context.topics.get(partition.topic)
     assignment = None if topic is None else topic.partitions.get(partition.partition)
+    if target is None and (assignment is None or not is_in_progress(assignment)):
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if assignment is None or context.is_queued_for_deletion(partition.topic):
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
     if target is None:
-        if not is_in_progress(assignment):
-            return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         return reassign(assignment, origin_of(assignment))
     return _check_target(context, assignment, target) or reassign(assignment, target)
 

@@ -325,6 +325,7 @@ def run_scenario(scenario: Scenario, size: int = 2, settings: Mapping[str, str] 
         )
         controller.responses[CONTROLLED_SHUTDOWN] = lambda _: ControlledShutdownResponse()
         fixture = CoordinatorCluster(cluster, controller)
+        await cluster.hold_controller(CONTROLLER_ID)
         try:
             for broker_id in range(1, size + 1):
                 await fixture.start(broker_id, settings)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from odradek.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, election_error
-from odradek.broker.topics.topic_planning import check_reassignment
-from odradek.cluster.metadata_cache import PartitionMetadata
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.broker.handlers.elect_leaders import PREFERRED, UNCLEAN
+from odradek.model.errors import ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -73,23 +71,6 @@ def test_unknown_election_type_is_rejected(run_scenario):
     run_scenario(scenario)
 
 
-@pytest.mark.parametrize(
-    ("kind", "leader", "replicas", "code"),
-    [
-        (PREFERRED, 1, (1, 2), NOT_NEEDED),
-        (PREFERRED, 2, (1, 2), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
-        (PREFERRED, -1, (1,), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
-        (PREFERRED, -1, (), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
-        (UNCLEAN, 2, (1, 2), NOT_NEEDED),
-        (UNCLEAN, -1, (2,), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
-        (UNCLEAN, 1, (1, 2), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
-    ],
-)
-def test_election_error_depends_on_leader_and_live_brokers(kind, leader, replicas, code):
-    partition = PartitionMetadata(0, leader, 3, replicas, replicas)
-    assert election_error(kind, partition, {2}).code is code
-
-
 def test_no_reassignment_is_listed(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
@@ -117,22 +98,3 @@ def test_each_reassignment_gets_its_own_error(run_scenario):
         assert codes == [[0, idle, bad, bad, bad, bad, bad], [MISSING, idle]]
 
     run_scenario(scenario)
-
-
-@pytest.mark.parametrize(
-    ("requested", "current", "message"),
-    [
-        ((3,), (1,), "replicas must be on live brokers"),
-        ((), (1,), "replicas must not be empty"),
-        ((1, 1), (1,), "replicas must be distinct"),
-        ((-2,), (1,), "replicas must be >= 0"),
-        ((1,), (3, 1), "reassignment is not supported yet"),
-        ((1, 3), (3, 1), "reassignment is not supported yet"),
-        ((1,), None, "partition does not exist"),
-        (None, (1,), None),
-    ],
-)
-def test_reassignment_error(requested, current, message):
-    with pytest.raises(BrokerError) as error:
-        check_reassignment(requested, current, {1, 2})
-    assert (message or "") in (error.value.message or "")

@@ -12,7 +12,6 @@ from odradek.log.directory_lock import unusable_directory
 from odradek.model.errors import ErrorCode
 from odradek.store import znode_paths
 from odradek.store.configs import change_config
-from odradek.store.controller_election import elect
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.testing.scripted_broker import ScriptedBroker
@@ -78,6 +77,7 @@ def run_with_controller(scenario, settings=None):
         cluster = MemoryCluster()
         controller = ScriptedBroker(cluster.network.host("controller"))
         port = await controller.listen("", 9092)
+        await cluster.hold_controller(CONTROLLER_ID)
         memory_broker = await cluster.start(settings, broker_id=1)
         endpoints = {"PLAINTEXT": BrokerEndpoint("controller", port)}
         memory_broker.broker.metadata_cache.apply(
@@ -87,7 +87,6 @@ def run_with_controller(scenario, settings=None):
             )
         )
         harness = ControllerHarness(cluster, memory_broker, controller)
-        assert await elect(harness.store, CONTROLLER_ID, 0) is not None
         harness.client = await memory_broker.connect()
         try:
             await scenario(harness)
@@ -146,7 +145,6 @@ def run_with_controller(scenario, settings=None):
                 for part in topic.partition_result
             ],
         ),
-        (CONTROLLED_SHUTDOWN, 3, ControlledShutdownRequest(1, 1), lambda response: [response.error_code]),
         (ALTER_PARTITION, 3, AlterPartitionRequest(1, 1), lambda response: [response.error_code]),
         (ALLOCATE_PRODUCER_IDS, 0, AllocateProducerIdsRequest(1, 1), lambda response: [response.error_code]),
     ],
@@ -155,6 +153,14 @@ def test_broker_that_is_not_the_controller_says_so(api_key, version, request_mes
     async def scenario(harness):
         response = await harness.request(api_key, version, request_message)
         assert set(codes(response)) == {ErrorCode.NOT_CONTROLLER}
+
+    run_with_controller(scenario)
+
+
+def test_controlled_shutdown_has_the_code_of_a_moved_controller():
+    async def scenario(harness):
+        response = await harness.request(CONTROLLED_SHUTDOWN, 3, ControlledShutdownRequest(1, 1))
+        assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
     run_with_controller(scenario)
 

@@ -60,6 +60,7 @@ class TwoBrokers:
 
     async def start(self, settings: dict[str, str]) -> None:
         await self.controller.listen("", 9092)
+        await self.cluster.hold_controller(CONTROLLER_ID)
         for broker_id in (1, 2):
             self.brokers[broker_id] = await self.cluster.start(settings, broker_id=broker_id)
 

@@ -45,7 +45,7 @@ def test_topic_deleted_on_a_full_disk_does_not_come_back(run_scenario):
         request = DeleteTopicsRequest([DeleteTopicState(name="orders")], [], 10_000)
         assert (await harness.request(DELETE_TOPICS, 6, request)).responses[0].error_code == 0
         disk.is_full = False
-        await harness.cluster.clock.sleep_ms(60_000)
+        await harness.cluster.clock.sleep_ms(120_000)
         assert harness.broker.metadata_cache.topic("orders") is None
         left = [name for name in harness.cluster.files.list_names("/data") if name.startswith("orders")]
         assert left == []
