@@ -12,10 +12,8 @@ import random
 import struct
 from typing import Any, Final, NamedTuple
 
-from tests.fuzz.names import TOPICS
-
+from odradek.cluster.topic_names import is_legal_topic_name
 from odradek.model.errors import RemoteProtocolViolation
-from odradek.model.ids import INTERNAL_TOPICS
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.headers import decode_request_header
 from odradek.wire.message_codecs import decoder
@@ -33,7 +31,7 @@ OLDER_EPOCHS: Final = (0, -1, -(2**31))
 MOVED_TOPICS: Final = [f"moved-{number}" for number in range(4)]
 """Topics of control requests. The broker's own controller does not know them: it would wait, for as long as a
 request says, for changes of topics that another controller has changed."""
-TOPICS_IN_USE: Final = frozenset({*TOPICS, *INTERNAL_TOPICS})
+MOVED_TOPIC_IDS: Final = [bytes(16), *(topic.encode().ljust(16) for topic in MOVED_TOPICS)]
 UNKNOWN_BROKER_EPOCH: Final = -1
 
 
@@ -64,8 +62,12 @@ def restrict(request: Any, rng: random.Random, own: OwnBroker) -> None:
 
 def _restrict_state(state: Any, rng: random.Random, own: OwnBroker) -> None:
     for name in ("topic_name", "name"):
-        if getattr(state, name, None) in TOPICS_IN_USE or (hasattr(state, name) and rng.random() < 0.8):
+        topic = getattr(state, name, None)
+        if topic is not None and (is_legal_topic_name(topic) or rng.random() < 0.8):
             setattr(state, name, rng.choice(MOVED_TOPICS))
+    if hasattr(state, "topic_id"):
+        # Never the id of another topic: requests that name topics by id would mean these.
+        state.topic_id = rng.choice(MOVED_TOPIC_IDS)
     for partition in [state, *getattr(state, "partition_states", ())]:
         if hasattr(partition, "partition_index") and rng.random() < 0.9:
             partition.partition_index = rng.randrange(3)

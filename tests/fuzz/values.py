@@ -11,7 +11,6 @@ import random
 from typing import Any
 
 from tests.fuzz.control_requests import CONTROL_KEYS, MOVED_TOPICS, OwnBroker, restrict
-from tests.fuzz.names import BAD_NAMES, TOPICS
 from tests.support.record_batches import HandMadeBatch, record
 
 from odradek.broker.topics.topic_planning import PARTITIONS_MAX
@@ -20,6 +19,8 @@ from odradek.wire.headers import RequestHeader, encode_request_header
 from odradek.wire.message_codecs import encoder
 from odradek.wire.schema import Field, table_of
 
+TOPICS = [f"fuzz-{number}" for number in range(12)]
+BAD_NAMES = ["", ".", "..", "a b", "no/slash", "x" * 249, "x" * 250, "ünicode", "\0", "__consumer_offsets"]
 SETTINGS = [
     "retention.ms",
     "cleanup.policy",
