@@ -34,7 +34,7 @@ from odradek.model.uuids import random_uuid
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.store.configs import change_config
-from odradek.store.port import BadVersion, NodeExists, NoNode, StoreProvider
+from odradek.store.port import BadVersion, NodeExists, NoNode, StoreProvider, TooLarge
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
 from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
@@ -283,6 +283,8 @@ class AdminManager:
             raise BrokerError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{request.name}' already exists"
             ) from None
+        except TooLarge as error:
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
         finally:
             self._creating[request.name] -= 1
             self._creating += Counter()  # drops zero counts
@@ -328,6 +330,8 @@ class AdminManager:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"topic '{request.topic}' was changed by another request"
             ) from None
+        except TooLarge as error:
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
 
     async def _await_topics(
         self, outcomes: Sequence[TopicResult], condition: Callable[[str], bool], timeout_ms: int

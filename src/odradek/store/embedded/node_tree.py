@@ -32,6 +32,7 @@ from odradek.store.port import (
     SetDataOp,
     Stat,
     StoreError,
+    TooLarge,
     WatchedEvent,
     WatchedEventType,
 )
@@ -249,4 +250,4 @@ class _PendingWrite:
 
 def _check_size(path: str, data: bytes) -> None:
     if len(data) > DATA_BYTES_MAX:
-        raise StoreError(path, f"data must be at most {DATA_BYTES_MAX} bytes, got {len(data)}")
+        raise TooLarge(path, f"data must be at most {DATA_BYTES_MAX} bytes, got {len(data)}")

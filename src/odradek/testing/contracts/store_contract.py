@@ -26,6 +26,7 @@ from odradek.store.port import (
     Stat,
     Store,
     StoreError,
+    TooLarge,
     WatchedEvent,
     WatchedEventType,
 )
@@ -277,9 +278,9 @@ class StoreContract(StoreWatchContract):
     async def test_data_above_one_mebibyte_is_rejected(self, fixture: StoreFixture) -> None:
         store = await fixture.connect()
         await store.create("/a", b"x" * 1_000_000)
-        with raises(StoreError, "/a"):
+        with raises(TooLarge, "/a"):
             await store.set("/a", b"x" * 1_100_000)
-        with raises(StoreError, "/b"):
+        with raises(TooLarge, "/b"):
             await store.create("/b", b"x" * 1_100_000)
         assert len((await store.get("/a"))[0]) == 1_000_000
         assert await store.exists("/b") is None

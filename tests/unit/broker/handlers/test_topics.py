@@ -325,3 +325,16 @@ def test_created_topic_is_in_the_store(run_scenario):
         assert result["orders"].assignment.topic_id == harness.topic_id("orders")
 
     run_scenario(scenario)
+
+
+def test_assignment_that_does_not_fit_into_a_node_is_refused(run_scenario):
+    async def scenario(harness):
+        assert await harness.create("orders", 90_000) == ErrorCode.INVALID_PARTITIONS
+        assert await harness.create("orders") == ErrorCode.NONE
+        request = CreatePartitionsTopic("orders", 90_000, None)
+        response = await harness.request(GROW, 3, CreatePartitionsRequest([request], 5000))
+        assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+        assert "at most 1048576 bytes" in response.results[0].error_message
+        assert len(harness.broker.metadata_cache.topic("orders").partitions) == 1
+
+    run_scenario(scenario)
