@@ -189,12 +189,6 @@ PLANTS: Final = [
         "        return OffsetTruncation(min(leader.end_offset, local.log_end_offset), is_complete=True)\n",
     ),
     SimulationPlant(
-        "accept the response to an earlier ISR change",
-        f"{REPLICATION}/leader.py",
-        "        if self._proposed is not change:\n",
-        "        if self._proposed is None:\n",
-    ),
-    SimulationPlant(
         "commit records of the leader before they are flushed",
         f"{REPLICATION}/partition.py",
         "        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset\n",

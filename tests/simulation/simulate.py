@@ -21,6 +21,8 @@ from odradek.testing.invariants import Violation
 
 TOPIC = "events"
 GARBAGE_THRESHOLD = 50_000
+DISK_DELAY_MAX_MS = 50
+"""Longest sync in half of the seeds."""
 FAULTS = 15
 ATTEMPTS_MAX = 50
 RECOVERY_S = 120.0
@@ -89,7 +91,10 @@ class _Simulation:
         self._fault_count = faults
         is_durable = entropy.below(2) == 0
         settings = {**SETTINGS, **DURABLE} if is_durable else SETTINGS
-        self._cluster = SimulatedCluster(entropy.below(1 << 30), brokers, settings)
+        disk_delay_max_ms = DISK_DELAY_MAX_MS * entropy.below(2)
+        self._cluster = SimulatedCluster(
+            entropy.below(1 << 30), brokers, settings, disk_delay_max_ms=disk_delay_max_ms
+        )
         self._faults = FaultInjector(
             self._cluster, SeededEntropy(entropy.below(1 << 30)), power_failures=is_durable
         )

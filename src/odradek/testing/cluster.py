@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from odradek.broker.broker import Broker
@@ -155,6 +156,10 @@ class SimulatedBroker:
         self._process.resume()
 
 
+def _draw_delay_s(entropy: SeededEntropy, max_ms: int) -> float:
+    return entropy.below(max_ms + 1) / 1000
+
+
 def _raise(violation: Violation) -> None:
     raise violation
 
@@ -169,8 +174,9 @@ class SimulatedCluster:
         settings: Mapping[str, str] | None = None,
         delay_max_ms: int = 20,
         racks: Sequence[str] = (),
+        disk_delay_max_ms: int = 0,
     ) -> None:
-        """``racks`` has the rack of each broker, by its id."""
+        """``racks`` has the rack of each broker, by its id. Syncs take up to ``disk_delay_max_ms``."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop), "a simulation runs on virtual time"
         self.entropy = SeededEntropy(seed)
@@ -190,6 +196,10 @@ class SimulatedCluster:
             )
             for broker_id in range(brokers)
         }
+        if disk_delay_max_ms:
+            for broker in self.brokers.values():
+                entropy = SeededEntropy(self.entropy.below(1 << 30))
+                broker.files.draw_delay_s = partial(_draw_delay_s, entropy, disk_delay_max_ms)
         self._incarnations: list[Incarnation] = []
         self._min_isr = int((settings or {}).get("min.insync.replicas", "1"))
         self.checker = InvariantChecker(

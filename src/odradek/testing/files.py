@@ -12,6 +12,7 @@ nor preceded by ``page_in`` would have blocked the event loop: it is counted in 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import posixpath
@@ -229,6 +230,8 @@ class MemoryFileSystem:
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.crashes = 0
         self.blocking_reads = 0
+        self.draw_delay_s: Callable[[], float] | None = None
+        """Duration of the next work that is offloaded; None on a disk that takes no time."""
         self._is_offloaded = False
         self._now_ms = now_ms
         self._names = _Names({"/"}, {})
@@ -422,6 +425,8 @@ class MemoryFileSystem:
         return self._run_inline(work)
 
     async def _run_inline(self, work: Callable[[], T]) -> T:
+        if self.draw_delay_s is not None:
+            await asyncio.sleep(self.draw_delay_s())
         self._is_offloaded = True
         try:
             return work()

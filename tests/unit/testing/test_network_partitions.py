@@ -86,3 +86,17 @@ def test_no_connection_is_made_while_either_direction_is_blocked(sender, receive
             await network.host("a").dial("b", PORT, lambda _: Inbox(), 1000)
 
     run_virtually(main)
+
+
+def test_one_direction_of_a_partition_can_end_alone():
+    async def main():
+        network = MemoryNetwork(SeededEntropy(1))
+        (a, a_inbox), (b, b_inbox) = await connect(network)
+        network.partition("a", "b")
+        a.send([b"to b"])
+        b.send([b"to a"])
+        network.unblock("a", "b")
+        await asyncio.sleep(1)
+        assert (a_inbox.data, b_inbox.data) == (b"", b"to b")
+
+    run_virtually(main)
