@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH_MS: Final = 1000
-_WARNINGS: Final = ("stopped", "paused", "unregistered", "offline", "refuses acks=all", "none", "no broker")
+_ATTENTION: Final = (
+    r"\b(stopped|paused|unregistered|refuses acks=all|no broker responds)\b"
+    r"|\b[1-9][0-9]* (under-replicated|below min ISR|offline)\b"
+    r"| offline$|^controller +none$"
+)
 
 
 async def show_live_status(
@@ -66,6 +70,6 @@ def styled_lines(lines: list[str]) -> Text:
     for line in lines:
         style = "bold" if line.startswith(("BROKER ", "PARTITION ")) else ""
         styled = Text(line, style=style, overflow="fold")
-        styled.highlight_words(_WARNINGS, style="red")
+        styled.highlight_regex(_ATTENTION, style="red")
         text.append_text(styled).append("\n")
     return text

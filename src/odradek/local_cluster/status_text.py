@@ -13,15 +13,23 @@ PROBLEMS_SHOWN: Final = 10
 _BROKERS: Final = (
     *("BROKER", "ADDRESS", "RACK", "PID", "STATE", "LEADERS", "REPLICAS", "IN SYNC", "LAG", "MEMORY"),
 )
+_BROKER_NUMBERS: Final = {"PID", "LEADERS", "REPLICAS", "IN SYNC", "LAG", "MEMORY"}
 _PROBLEMS: Final = ("PARTITION", "LEADER", "REPLICAS", "ISR", "LAG", "")
+_PROBLEM_NUMBERS: Final = {"LAG"}
 
 
 def status_lines(status: ClusterStatus) -> list[str]:
     """Return all lines, without colours."""
-    lines = [*_head(status), "", *_columns(_BROKERS, _broker_rows(status)), "", *_summary(status)]
+    lines = [
+        *_head(status),
+        "",
+        *_columns(_BROKERS, _BROKER_NUMBERS, _broker_rows(status)),
+        "",
+        *_summary(status),
+    ]
     if status.problems:
         shown = status.problems[:PROBLEMS_SHOWN]
-        lines += ["", *_columns(_PROBLEMS, map(_problem_row, shown))]
+        lines += ["", *_columns(_PROBLEMS, _PROBLEM_NUMBERS, map(_problem_row, shown))]
         if more := len(status.problems) - len(shown):
             lines.append(f"... and {more} more; see {cluster_command('status --json', status.directory)}")
     return lines
@@ -83,11 +91,13 @@ def _summary(status: ClusterStatus) -> list[str]:
             return [f"no broker responds; see {cluster_command('logs', status.directory)}"]
         return [f"all brokers are stopped; start them with {cluster_command('up', status.directory)}"]
     internal = f" (and {status.internal_topics} internal)" if status.internal_topics else ""
-    partitions = (
-        f"{status.partitions} partitions: {len(status.problems)} under-replicated, "
-        f"{status.below_min_isr_count} below min ISR, {status.offline_count} offline"
-    )
-    return [f"{_count(status.topics, 'topic')}{internal}, {partitions}"]
+    totals = f"{_count(status.topics, 'topic')}{internal}, {_count(status.partitions, 'partition')}"
+    if not status.problems:
+        return [f"{totals}, all replicas in sync" if status.partitions else totals]
+    return [
+        f"{totals}: {len(status.problems)} under-replicated, {status.below_min_isr_count} below min ISR, "
+        f"{status.offline_count} offline"
+    ]
 
 
 def _problem_row(problem: PartitionStatus) -> list[str]:
@@ -110,8 +120,13 @@ def _cell(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _columns(heading: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
+def _columns(heading: Sequence[str], numbers: set[str], rows: Iterator[list[str]]) -> Iterator[str]:
+    """Yield lines with aligned columns, numbers to the right."""
     lines = [list(heading), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        cells = [
+            cell.rjust(width) if name in numbers else cell.ljust(width)
+            for name, cell, width in zip(heading, line, widths, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()

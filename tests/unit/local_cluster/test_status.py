@@ -123,12 +123,12 @@ bootstrap   127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094
 zookeeper   127.0.0.1:21810, running, pid 4711, 50.0 MB
 controller  broker 1
 
-BROKER  ADDRESS         RACK  PID   STATE    LEADERS  REPLICAS  IN SYNC  LAG  MEMORY
-1 *     127.0.0.1:9092  a     4711  running  1        2         2        1    50.0 MB
-2       127.0.0.1:9093  b     4711  running  1        2         2        3    50.0 MB
-3       127.0.0.1:9094  c     4711  running  0        2         2        0    50.0 MB
+BROKER  ADDRESS         RACK   PID  STATE    LEADERS  REPLICAS  IN SYNC  LAG   MEMORY
+1 *     127.0.0.1:9092  a     4711  running        1         2        2    1  50.0 MB
+2       127.0.0.1:9093  b     4711  running        1         2        2    3  50.0 MB
+3       127.0.0.1:9094  c     4711  running        0         2        2    0  50.0 MB
 
-1 topic, 2 partitions: 0 under-replicated, 0 below min ISR, 0 offline"""
+1 topic, 2 partitions, all replicas in sync"""
 
 
 def test_lines_of_a_healthy_cluster() -> None:
@@ -143,14 +143,14 @@ def test_lines_of_a_cluster_that_lost_a_broker() -> None:
     )
     view = VIEW._replace(partitions=partitions, registered=frozenset({1, 3}), log_ends={})
     lines = status_lines(status(view, broker_2=GONE))
-    assert lines[7] == "2       127.0.0.1:9093  b     -     stopped  0        3         2        -    -"
+    assert lines[7] == "2       127.0.0.1:9093  b        -  stopped        0         3        2    -        -"
     assert lines[10:] == [
         "2 topics, 3 partitions: 3 under-replicated, 1 below min ISR, 1 offline",
         "",
         "PARTITION  LEADER  REPLICAS  ISR  LAG",
-        "a-0        1       1,2,3     1,2  -",
-        "a-1        3       2,3,1     3    -    refuses acks=all",
-        "b-0        -       2         2    -    offline",
+        "a-0        1       1,2,3     1,2    -",
+        "a-1        3       2,3,1     3      -  refuses acks=all",
+        "b-0        -       2         2      -  offline",
     ]
 
 
@@ -180,6 +180,23 @@ def test_summary_in_one_line() -> None:
 
 def test_lag_alone_is_no_change_of_the_summary() -> None:
     assert summary_line(status(VIEW._replace(log_ends={}))) == summary_line(status())
+
+
+def test_attention_is_drawn_to_what_is_wrong_only() -> None:
+    def red(report: ClusterStatus) -> list[str]:
+        text = styled_lines(status_lines(report))
+        return [text.plain[span.start : span.end] for span in text.spans if span.style == "red"]
+
+    assert red(status()) == []
+    broken = VIEW._replace(partitions=(A0._replace(leader=-1, in_sync=()), A1), controller=None)
+    assert red(status(broken, broker_2=GONE)) == [
+        "controller  none",
+        "stopped",
+        "1 under-replicated",
+        "1 below min ISR",
+        "1 offline",
+        " offline",
+    ]
 
 
 def test_colours_do_not_change_the_text() -> None:
