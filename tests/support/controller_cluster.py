@@ -69,7 +69,7 @@ class CheckedStates(dict[K, S]):
 
 @dataclass
 class ModelBroker:
-    """What a broker of one epoch has been told."""
+    """Requests that a broker received in one broker epoch."""
 
     broker_epoch: int
     queue: deque[Request] = field(default_factory=deque)
