@@ -19,7 +19,7 @@ from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from odradek.records.client.consumer import ConsumerRecord
 from odradek.records.client.producer import Delivery
 from odradek.replication.partition import Partition
-from odradek.testing.clock import run_virtually
+from odradek.testing.clock import VirtualLoop, run_virtually
 from odradek.testing.cluster import SimulatedBroker, SimulatedCluster
 from odradek.testing.controller.state import PartitionState
 
@@ -254,7 +254,9 @@ def play(
         for broker_id in cluster.brokers:
             fixture.attach(broker_id)
         # The invariants of replication are the matter of tests/simulation, and unclean elections break them.
-        cluster.on_violation = lambda violation: None
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.after_turn = None
         try:
             await fixture.until(lambda: len(cluster.controller.state.brokers) == brokers + 1)
             await scenario(fixture)
