@@ -67,7 +67,7 @@ def test_leaders_move_from_a_failed_directory_and_others_stay(
         disk.fail()
         for partition in range(3):
             cluster.wait_for_partition(failing, partition, isr=KAFKA)
-        cluster.wait_until(lambda: cluster.metadata(0).partitions[failing, OURS].offline == (OURS,))
+        cluster.wait_until(lambda: cluster.metadata(0, failing).partitions[failing, OURS].offline == (OURS,))
         cluster.wait_for_partition(healthy, OURS, leader=OURS)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         others.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kio.schema.describe_transactions.v0 import request as describe_transactions
-from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
 from tests.support.interbroker.clients import Clients
 from tests.support.raw_connection import RawConnection
 
@@ -23,7 +23,7 @@ def partition_of(name: str) -> int:
 
 def name_coordinated_by(cluster: MixedCluster, topic: str, broker: int, prefix: str) -> str:
     """Return a name with this prefix whose partition of the internal topic has the broker as its leader."""
-    partitions = cluster.metadata(broker).partitions
+    partitions = cluster.metadata(broker, topic).partitions
     for number in itertools.count():
         name = f"{prefix}-{number}"
         if partitions[topic, partition_of(name)].leader == broker:
@@ -33,12 +33,11 @@ def name_coordinated_by(cluster: MixedCluster, topic: str, broker: int, prefix: 
 
 def spread_leaders(cluster: MixedCluster, clients: Clients, topic: str) -> None:
     """Wait for an internal topic, and elect the preferred leaders, so that each broker leads a partition."""
-    cluster.wait_until(lambda: all((topic, 0) in cluster.metadata(broker).partitions for broker in BROKERS))
     for partition in range(PARTITION_COUNT):
         cluster.wait_for_partition(topic, partition)
     clients.elect_preferred([(topic, partition) for partition in range(PARTITION_COUNT)])
     for partition in range(PARTITION_COUNT):
-        preferred = cluster.metadata(0).partitions[topic, partition].replicas[0]
+        preferred = cluster.metadata(0, topic).partitions[topic, partition].replicas[0]
         cluster.wait_for_partition(topic, partition, leader=preferred)
 
 

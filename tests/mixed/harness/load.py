@@ -16,7 +16,7 @@ from tests.mixed.harness.tally import TALLY
 
 READ_SECONDS_MAX = 60.0
 FLUSH_SECONDS_MAX = 90.0
-PAUSE_SECONDS = 0.005
+PAUSE_SECONDS = 0.01
 
 
 class Difference(NamedTuple):

@@ -212,10 +212,11 @@ class MixedCluster:
 
     # State
 
-    def metadata(self, broker: int) -> ClusterMetadata:
-        """Return the metadata of a broker; nothing if it does not answer."""
+    def metadata(self, broker: int, topic: str | None = None) -> ClusterMetadata:
+        """Return what a broker knows of the cluster and a topic; nothing if it does not answer."""
+        topics = [] if topic is None else [metadata.MetadataRequestTopic(name=topic)]  # type: ignore[arg-type]
         request = metadata.MetadataRequest(
-            topics=None,
+            topics=tuple(topics),
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -244,17 +245,18 @@ class MixedCluster:
         """Wait until all running brokers agree on the leader and the ISR of a partition."""
 
         def is_reached(broker: int) -> bool:
-            state = self.metadata(broker).partitions.get((topic, partition))
+            state = self.metadata(broker, topic).partitions.get((topic, partition))
             return state is not None and leader in (None, state.leader) and set(state.isr) == set(isr)
 
-        self.wait_until(lambda: all(map(is_reached, self._processes)))
+        self.wait_until(lambda: all(map(is_reached, self._processes)), topic)
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool], topic: str | None = None) -> None:
+        """Wait for a condition. A failure shows the brokers' metadata of the topic."""
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while not condition():
             for process in self._processes.values():
                 process.must_live()
             if time.monotonic() > deadline:
-                states = {broker: self.metadata(broker) for broker in self._processes}
+                states = {broker: self.metadata(broker, topic) for broker in self._processes}
                 raise TimeoutError(f"condition must hold within {WAIT_SECONDS_MAX} s, metadata is {states}")
             time.sleep(POLL_SECONDS)
