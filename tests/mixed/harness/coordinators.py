@@ -18,7 +18,8 @@ def partition_of(name: str) -> int:
     value = 0
     for character in name:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % PARTITION_COUNT
+    magnitude = value if value < 1 << 31 else (1 << 32) - value  # of a signed number, as in Kafka's Utils.abs
+    return magnitude % PARTITION_COUNT
 
 
 def name_coordinated_by(cluster: MixedCluster, topic: str, broker: int, prefix: str) -> str:
