@@ -189,12 +189,6 @@ PLANTS: Final = [
         "        return OffsetTruncation(min(leader.end_offset, local.log_end_offset), is_complete=True)\n",
     ),
     SimulationPlant(
-        "commit records of the leader before they are flushed",
-        f"{REPLICATION}/partition.py",
-        "        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset\n",
-        "        end_offset = log.log_end_offset\n",
-    ),
-    SimulationPlant(
         "take over the high watermark of a leader that lags behind",
         f"{REPLICATION}/follower.py",
         "        log.high_watermark = max(log.high_watermark, high_watermark)\n",

@@ -20,7 +20,9 @@ from odradek.testing.invariants import Violation
 LAG_TIME_MAX_S = 3.0
 """``replica.lag.time.max.ms`` of the simulation."""
 SHRINK_S = 9.0
-"""Time in which a leader must have removed a follower that is cut off: twice its lag and check interval."""
+"""Time in which a leader removes a follower that is cut off: twice its lag and check interval."""
+CONNECTION_SETUP_S = 45.0
+"""Time in which a connection attempt to the controller that began under an earlier fault has failed."""
 JOIN_S = 2.0
 ELECTION_S = 8.0
 """Time in which the session of a killed leader has expired."""
@@ -234,17 +236,27 @@ class Storms:
         epoch = self._stored(partition).leader_epoch
         if await self._until(lambda: follower.broker_id not in self._stored(partition).isr, SHRINK_S):
             return True
-        state = self._stored(partition)
-        could_shrink = all(
-            self._is_healthy(member) and member not in self._controller.state.shutting_down
-            for member in state.isr
+        if not self._could_shrink(target, epoch):
+            return False
+        if await self._until(lambda: not self._could_shrink(target, epoch), CONNECTION_SETUP_S):
+            return follower.broker_id not in self._stored(partition).isr
+        raise Violation(
+            "isr-not-shrunk",
+            f"{partition}: {follower.host} is cut off from {leader.host} for {CONNECTION_SETUP_S} s; "
+            f"{self._stored(partition)}",
         )
-        if state.leader_epoch == epoch and could_shrink:
-            raise Violation(
-                "isr-not-shrunk",
-                f"{partition}: {follower.host} was cut off from {leader.host} for {SHRINK_S} s; {state}",
+
+    def _could_shrink(self, target: Target, leader_epoch: int) -> bool:
+        """Return whether the leader still leads, has the follower in its ISR, and could remove it."""
+        state = self._stored(target.partition)
+        return (
+            (state.leader, state.leader_epoch) == (target.leader.broker_id, leader_epoch)
+            and target.follower.broker_id in state.isr
+            and all(
+                self._is_healthy(member) and member not in self._controller.state.shutting_down
+                for member in state.isr
             )
-        return False
+        )
 
     def _is_isr_change_pending(self, target: Target) -> bool:
         """Return whether the other follower leads by now and proposes an ISR."""

@@ -279,12 +279,20 @@ class ScriptedController:
             await self._write({partition: self.state.next_state(state, state.leader, state.isr)})
 
     def replay(self) -> bool:
-        """Send an old request again on a connection of its own; return whether there is one."""
+        """Send an old request again on a connection of its own; return whether there was one.
+
+        Not an UpdateMetadata request of this controller: nothing fences those, in Kafka neither. A broker
+        that believes an old one may not know the next leader as alive, and would ignore its election.
+        """
         channels = [channel for channel in self._channels.values() if channel.sent]
         if not channels:
             return False
         channel = channels[self._entropy.below(len(channels))]
-        channel.replay(self._entropy.below(len(channel.sent)))
+        index = self._entropy.below(len(channel.sent))
+        api_key, request = channel.sent[index]
+        if api_key == UPDATE_METADATA and request.controller_epoch == self.state.controller_epoch:
+            return False
+        channel.replay(index)
         return True
 
     def replay_latest(self, broker_id: int, count: int = 1) -> None:
