@@ -27,6 +27,7 @@ class RequestBatch:
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaState]] = {}
         self._metadata_brokers: set[int] = set()
+        self._is_metadata_for_all = False
         self._metadata_partitions: dict[TopicPartition, None] = {}
 
     def add_leader_and_isr(
@@ -36,7 +37,8 @@ class RequestBatch:
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = is_new or partitions.get(partition, False)
-        self.add_update_metadata(self._context.brokers, (partition,))
+        self._is_metadata_for_all = True
+        self._metadata_partitions[partition] = None
 
     def add_stop_replica(
         self, broker_ids: Iterable[int], partition: TopicPartition, *, is_delete: bool
@@ -81,7 +83,8 @@ class RequestBatch:
 
     def _send_update_metadata(self, updates: dict[TopicPartition, PartitionStateUpdate]) -> Steps[None]:
         context = self._context
-        broker_ids = sorted(self._metadata_brokers & context.brokers.keys())
+        requested = context.brokers if self._is_metadata_for_all else self._metadata_brokers
+        broker_ids = sorted(context.brokers.keys() & requested)
         if not broker_ids:
             return
         states = {}

@@ -16,6 +16,8 @@ class PartitionState(Enum):
     OFFLINE = "OfflinePartition"
     """The leader has failed."""
 
+    __hash__ = object.__hash__  # tables are looked up per partition; Enum hashes the name
+
 
 class ReplicaState(Enum):
     NEW = "NewReplica"
@@ -27,6 +29,8 @@ class ReplicaState(Enum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
     """Its deletion has failed, or its broker is down; it is tried again later."""
     NON_EXISTENT = "NonExistentReplica"
+
+    __hash__ = object.__hash__
 
 
 PARTITION_TRANSITIONS: Final = {
