@@ -37,6 +37,7 @@ class BrokerStatus(NamedTuple):
     rack: str | None
     process_id: int | None
     state: str
+    is_registered: bool
     is_controller: bool
     leaders: int | None
     replicas: int | None
@@ -124,6 +125,7 @@ def _broker(spec: ClusterSpec, number: int, process: MemberProcess, view: Cluste
         spec.rack_of(number),
         process.process_id,
         state,
+        view is not None and number in view.registered,
         view is not None and view.controller == number,
         sum(info.leader == number for info in partitions) if view else None,
         len(partitions) if view else None,

@@ -92,11 +92,18 @@ def _summary(status: ClusterStatus) -> list[str]:
         return [f"all brokers are stopped; start them with {cluster_command('up', status.directory)}"]
     internal = f" (and {status.internal_topics} internal)" if status.internal_topics else ""
     totals = f"{_count(status.topics, 'topic')}{internal}, {_count(status.partitions, 'partition')}"
+    notes = [
+        f"broker {broker.broker} is {broker.state}, but registered until its ZooKeeper session expires"
+        for broker in status.brokers
+        if broker.is_registered and broker.state in ("stopped", "paused")
+    ]
     if not status.problems:
-        return [f"{totals}, all replicas in sync" if status.partitions else totals]
+        in_sync = ", all replicas in sync" if status.partitions and not notes else ""
+        return [totals + in_sync, *notes]
     return [
+        *notes,
         f"{totals}: {len(status.problems)} under-replicated, {status.below_min_isr_count} below min ISR, "
-        f"{status.offline_count} offline"
+        f"{status.offline_count} offline",
     ]
 
 

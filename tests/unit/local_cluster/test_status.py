@@ -154,6 +154,13 @@ def test_lines_of_a_cluster_that_lost_a_broker() -> None:
     ]
 
 
+def test_dead_broker_that_is_registered_is_not_called_in_sync() -> None:
+    assert status_lines(status(broker_2=GONE))[-2:] == [
+        "1 topic, 2 partitions",
+        "broker 2 is stopped, but registered until its ZooKeeper session expires",
+    ]
+
+
 def test_lines_of_a_stopped_cluster() -> None:
     lines = status_lines(status(None, zookeeper=GONE, broker_1=GONE, broker_2=GONE, broker_3=GONE))
     assert lines[2:4] == ["zookeeper   127.0.0.1:21810, stopped", "controller  unknown"]
@@ -189,6 +196,7 @@ def test_attention_is_drawn_to_what_is_wrong_only() -> None:
 
     assert red(status()) == []
     broken = VIEW._replace(partitions=(A0._replace(leader=-1, in_sync=()), A1), controller=None)
+    broken = broken._replace(registered=frozenset({1, 3}))
     assert red(status(broken, broker_2=GONE)) == [
         "controller  none",
         "stopped",
