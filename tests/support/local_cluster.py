@@ -47,7 +47,9 @@ class LocalCluster:
 
     def tool(self, *arguments: str, stdin: str = "") -> str:
         """Run another command against the cluster."""
-        bootstrap = f"127.0.0.1:{self.port},127.0.0.1:{self.port + 1}"
+        # A paused broker accepts connections and never responds.
+        brokers = [broker for broker in self.status()["brokers"] if broker["state"] == "running"]
+        bootstrap = ",".join(broker["address"] for broker in brokers)
         return run_command(["-b", bootstrap, *arguments], stdin=stdin)
 
     def status(self) -> dict[str, Any]:
