@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,7 @@ class Dispatcher:
         if kind is PendingResponse:
             result.then(lambda result: self._send_result(session, request, route, message, result))
         elif kind is CoroutineType:
-            self._spawn(self._await_result(session, request, route, message, result))
+            self._spawn(self._await_result(session, request, route, message, result), result)
         else:
             _send(session, request, route, result)
 
@@ -193,7 +194,7 @@ class Dispatcher:
         if kind is PendingResponse:
             result.then(lambda result: self._send_result(session, request, route, message, result))
         elif kind is CoroutineType:
-            self._spawn(self._await_result(session, request, route, message, result))
+            self._spawn(self._await_result(session, request, route, message, result), result)
         else:
             # Called from within another session's request, which an exception here must not disturb.
             try:
@@ -245,13 +246,14 @@ class Dispatcher:
         self._routes[handler.api_key, version] = route
         return route
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
+    def _spawn(self, work: Coroutine[Any, Any, None], handling: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         self._request_queue.task_started()
-        task.add_done_callback(self._on_task_done)
+        task.add_done_callback(partial(self._on_task_done, handling))
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, handling: Coroutine[Any, Any, Any], task: asyncio.Task[None]) -> None:
+        handling.close()  # a task that was cancelled before its first step has not awaited it
         self._tasks.discard(task)
         self._request_queue.task_finished()
 

@@ -1,6 +1,7 @@
 """Dispatcher: routes, error responses, late responses, exceptions."""
 
 import asyncio
+import inspect
 import struct
 from typing import Any, cast
 
@@ -182,6 +183,27 @@ def test_coroutine_response_is_awaited_by_drain():
         await dispatcher.drain()
 
     run_virtually(main)
+
+
+def test_request_cancelled_before_its_first_step_is_closed():
+    handled = []
+
+    async def respond():
+        return HeartbeatResponse()
+
+    def handle(request, context):
+        handled.append(respond())
+        return handled[0]
+
+    async def play():
+        make_dispatcher(handle).dispatch(make_request(), StubSession())
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        assert inspect.getcoroutinestate(handled[0]) == inspect.CORO_CLOSED
+
+    run_virtually(play)
 
 
 def test_broker_error_in_a_coroutine_becomes_an_error_response():
