@@ -17,6 +17,7 @@ from odradek.model.errors import RemoteProtocolViolation
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.headers import decode_request_header
 from odradek.wire.message_codecs import decoder
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -27,6 +28,7 @@ CONTROL_KEYS: Final = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica, UpdateMetadata."""
 CONTROLLER_EPOCH: Final = 1
 """Epoch of the controller of a new broker."""
+CONTROLLED_SHUTDOWN: Final = 7
 OLDER_EPOCHS: Final = (0, -1, -(2**31))
 MOVED_TOPICS: Final = [f"moved-{number}" for number in range(4)]
 """Topics of control requests. The broker's own controller does not know them: it would wait, for as long as a
@@ -92,9 +94,15 @@ def _own_broker(own: OwnBroker) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(own.id, own.host, own.port, [endpoint])
 
 
-def is_acceptable(frame: bytes) -> bool:
-    """Return whether the frame decodes as a request of a controller that the broker would accept."""
-    if len(frame) < 4 or struct.unpack_from(">h", frame)[0] not in CONTROL_KEYS:
+def spare(request: ControlledShutdownRequest, own: OwnBroker) -> None:
+    """Name another broker: one that is shutting down leads no partitions until it has restarted."""
+    if request.broker_id == own.id:
+        request.broker_id += 1
+
+
+def is_acceptable(frame: bytes, own: OwnBroker) -> bool:
+    """Return whether the frame decodes as a request that would take partitions away from the broker."""
+    if len(frame) < 4 or struct.unpack_from(">h", frame)[0] not in (*CONTROL_KEYS, CONTROLLED_SHUTDOWN):
         return False
     try:
         header, position = decode_request_header(memoryview(frame))
@@ -104,4 +112,6 @@ def is_acceptable(frame: bytes) -> bool:
         request, _ = decoder(api.request, header.api_version)(memoryview(frame), position)
     except RemoteProtocolViolation:
         return False
+    if isinstance(request, ControlledShutdownRequest):
+        return request.broker_id == own.id
     return bool(request.controller_epoch >= CONTROLLER_EPOCH)

@@ -161,7 +161,7 @@ class Fuzzer:
             frame = Frame(maker.frame(api, version, number), api, version)
             if self._random.random() < damage:
                 frame = Frame(mutate(frame.data, self._random))
-                if is_acceptable(frame.data):
+                if is_acceptable(frame.data, self._own):
                     continue
             if not has_long_wait(frame.data):
                 pipeline.append(frame)

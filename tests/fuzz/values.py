@@ -10,7 +10,14 @@ import gzip
 import random
 from typing import Any
 
-from tests.fuzz.control_requests import CONTROL_KEYS, MOVED_TOPICS, OwnBroker, restrict
+from tests.fuzz.control_requests import (
+    CONTROL_KEYS,
+    CONTROLLED_SHUTDOWN,
+    MOVED_TOPICS,
+    OwnBroker,
+    restrict,
+    spare,
+)
 from tests.support.record_batches import HandMadeBatch, record
 
 from odradek.broker.topics.topic_planning import PARTITIONS_MAX
@@ -70,6 +77,8 @@ class RequestGenerator:
         message = self.structure(api.request, version, 0)
         if api.key in CONTROL_KEYS:
             restrict(message, self._random, self._own)
+        elif api.key == CONTROLLED_SHUTDOWN:
+            spare(message, self._own)
         body = encoder(api.request, version)(message)
         header = RequestHeader(
             api.key, version, correlation_id, self._random.choice([None, "", "fuzz", "π" * 40])

@@ -219,6 +219,8 @@ def test_thousands_of_partition_states_are_written_in_windows(zookeeper: LocalZo
         await create_top_level_paths(store)
         fence = await elect(store, 1, 5)
         assert fence is not None
+        for number in range(5):
+            await store.ensure_path(znode_paths.topic(f"t{number}"))
         partitions = [TopicPartition(f"t{number % 5}", number // 5) for number in range(PARTITIONS)]
         created = await create_partition_states(store, dict.fromkeys(partitions, STATE), fence)
         assert set(created.values()) == {0}
