@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from odradek.client.admin.groups import GroupDescription, GroupListing, GroupMember, MemberToRemove
     from odradek.client.admin.log_dirs import LogDir, Replica, ReplicaInLogDir
     from odradek.client.admin.offsets import OffsetSpec
+    from odradek.client.admin.reassignments import PartitionReassignment
     from odradek.client.admin.records import ALL_RECORDS
     from odradek.client.admin.topics import (
         CreatedTopic,
@@ -106,6 +107,7 @@ _EXPORTS = {
     "odradek.client.admin.groups": ("GroupDescription", "GroupListing", "GroupMember", "MemberToRemove"),
     "odradek.client.admin.log_dirs": ("LogDir", "Replica", "ReplicaInLogDir"),
     "odradek.client.admin.offsets": ("OffsetSpec",),
+    "odradek.client.admin.reassignments": ("PartitionReassignment",),
     "odradek.client.admin.records": ("ALL_RECORDS",),
     "odradek.client.admin.topics": (
         *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
@@ -192,6 +194,7 @@ __all__ = [
     "OffsetSpec",
     "PartialFailure",
     "PartitionInfo",
+    "PartitionReassignment",
     "Partitioner",
     "Producer",
     "ProducerFenced",

@@ -1,4 +1,5 @@
-"""The admin client: topics, configs, groups, records, log directories, transactions, elections, the cluster.
+"""The admin client: topics, configs, groups, records, log directories, transactions, elections,
+reassignments, the cluster.
 
 Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
@@ -16,6 +17,7 @@ from odradek.client.admin.group_offsets import GroupOffsetsApi
 from odradek.client.admin.groups import GroupsApi
 from odradek.client.admin.log_dirs import LogDirsApi
 from odradek.client.admin.offsets import OffsetsApi
+from odradek.client.admin.reassignments import ReassignmentsApi
 from odradek.client.admin.records import RecordsApi
 from odradek.client.admin.topics import TopicsApi
 from odradek.client.admin.transactions import TransactionsApi
@@ -38,6 +40,7 @@ class Admin(
     LogDirsApi,
     TransactionsApi,
     ElectionsApi,
+    ReassignmentsApi,
     ClusterApi,
 ):
     """Manages a cluster, for asyncio; ``odradek.Admin`` is the blocking version.

@@ -73,6 +73,8 @@ class Admin:
     fence_producers = blocking(AsyncAdmin.fence_producers)
 
     elect_leaders = blocking(AsyncAdmin.elect_leaders)
+    alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
 
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)
