@@ -15,6 +15,7 @@ from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
 from odradek.cli.groups import commands as groups
 from odradek.cli.output import show_json, show_line
+from odradek.cli.reassign import commands as reassign
 from odradek.cli.records import perf
 from odradek.cli.records.consume import consume
 from odradek.cli.records.produce import produce
@@ -174,6 +175,7 @@ app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.command("elect-leaders")(elect_leaders)
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from odradek.cli.errors import FAILED, CommandFailed, command, print_error, usage_error, with_hint
+from odradek.cli.input_file import read_input_file
 from odradek.cli.output import show
 from odradek.cli.target import Bootstrap, Extra, Json, Target
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from odradek.model.client_errors import ClientError
     from odradek.model.ids import TopicPartition
 
-FILE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A million partitions."""
 COLUMNS: Final = ["topic", "partition", "result"]
 
 
@@ -109,16 +108,7 @@ def _requested(topic: str | None, partition: int | None, file: Path | None) -> l
 
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
-    return None if file is None else parse_partitions(_read(file), str(file))
-
-
-def _read(file: Path) -> str:
-    try:
-        if (size := file.stat().st_size) > FILE_BYTES_MAX:
-            raise CommandFailed(f"{file} must be at most {FILE_BYTES_MAX} bytes, got {size}")
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from error
+    return None if file is None else parse_partitions(read_input_file(file), str(file))
 
 
 def parse_partitions(text: str, name: str) -> list[TopicPartition]:

@@ -131,7 +131,7 @@ def _check_removed_brokers(existing: ExistingCluster, spec: ClusterSpec, directo
         if count := existing.replicas.get(number, 0):
             raise ClusterError(
                 f"--brokers must be at least {before}, got {spec.brokers}: broker {number} has {count} "
-                "replicas; reassign them to other brokers first"
+                "replicas; move them to other brokers with `odradek reassign` first"
             )
 
 

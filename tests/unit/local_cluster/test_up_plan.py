@@ -75,7 +75,7 @@ def test_brokers_without_replicas_are_removed() -> None:
 
 def test_brokers_with_replicas_are_kept() -> None:
     with pytest.raises(
-        ClusterError, match="--brokers must be at least 3, got 1: broker 3 has 2 replicas; reas"
+        ClusterError, match="--brokers must be at least 3, got 1: broker 3 has 2 replicas; move them"
     ):
         shrink({1: 7, 3: 2})
 

@@ -1,0 +1,1 @@
+"""``odradek reassign``: move partitions between brokers and log directories."""
