@@ -130,6 +130,8 @@ class Partition:
             # Followers may have records of epochs that this log does not know: the new epoch, which is higher
             # than all of them, tells them where to truncate, even before its first record.
             self.log.assign_leader_epoch(state.leader_epoch)
+            # A follower has appended records that it had not flushed yet, or a restart has recovered some.
+            self.is_flush_pending = self.is_flush_pending or self.log.is_flush_due
         leader.update_assignment_and_isr(
             tuple(state.replicas),
             tuple(state.isr),

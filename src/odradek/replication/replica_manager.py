@@ -210,6 +210,8 @@ class ReplicaManager:
         self._deletes.check_and_complete(partition)
 
     def _leadership_changed(self, partition: Partition) -> None:
+        if partition.is_leader and partition.is_flush_pending:
+            self._flushes.request(partition, lambda failure: None)
         for observer in self.leadership_observers:
             observer(partition)
         self.complete_delayed_requests(partition)

@@ -301,6 +301,25 @@ def test_waiting_requests_complete_at_a_role_change(run_scenario, leader_and_isr
     run_scenario(scenario)
 
 
+def test_new_leader_commits_its_unflushed_records_after_a_flush(run_scenario, leader_and_isr, make_batch):
+    """With flush.messages=1 nothing is committed that a crash of this broker could take back."""
+
+    async def scenario(fixture):
+        fixture.config["orders"] = (LogConfig(flush_messages=1), 1)
+        partition = await fixture.make_leader_or_follower(leader_and_isr(leader=2, isr=(1, 2)))
+        partition.follower_state.append(make_batch(b"a", b"b"), 0, 0, fixture.clock.now_ms)
+        assert partition.log.recovery_point == 0
+        at_change = []
+        fixture.replicas.leadership_observers.append(lambda changed: at_change.append(changed.high_watermark))
+        await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=1, partition_epoch=1))
+        assert at_change == [0], "not flushed yet"
+        await fixture.replicas.drain_flushes()
+        assert (partition.log.recovery_point, partition.high_watermark) == (2, 2)
+        assert not partition.is_flush_pending
+
+    run_scenario(scenario)
+
+
 # StopReplica.
 
 
