@@ -99,6 +99,10 @@ def config(entity_type: str, name: str) -> str:
     return f"{CONFIG}/{entity_type}/{name}"
 
 
+def broker_config(broker_id: int) -> str:
+    return f"{CONFIG_BROKERS}/{broker_id}"
+
+
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
 

@@ -43,6 +43,8 @@ from odradek.store.port import (
 from odradek.telemetry import events
 
 FILE_NAME: Final = "odradek-store.sqlite"
+ADOPTED_SUFFIX: Final = ".adopted"
+"""Added to the name of a store whose nodes were carried over to ZooKeeper."""
 
 Offload = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs work that may wait for a disk off the event loop; in a simulation immediately."""
