@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, topics
 from odradek.cli.cluster_status import brokers, controller, status
@@ -165,6 +166,8 @@ def serve(
     raise typer.Exit(run(options, dict(os.environ)))
 
 
+local_cluster.app.command()(adopt)
+local_cluster.app.command()(release)
 app.add_typer(local_cluster.app, name="cluster")
 app.command()(status)
 app.command()(brokers)

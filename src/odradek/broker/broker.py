@@ -68,6 +68,7 @@ from odradek.store.broker_registration import create_or_get_cluster_id, read_clu
 from odradek.store.controller_election import Fence
 from odradek.store.port import Store
 from odradek.store.producer_id_manager import advance_block_above
+from odradek.store.transfer.transfer_mark import check_unmarked
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
@@ -153,6 +154,7 @@ class Broker:
         # Only a running broker can free space on a full disk.
         ensemble.defers_writes = True
         await membership.connect()
+        await check_unmarked(membership.store, is_shared=membership.is_shared)
         await self._resolve_identity(membership.store)
         config_manager = self._make_config_manager(membership)
         await config_manager.load()

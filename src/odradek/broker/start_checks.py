@@ -15,13 +15,13 @@ from odradek.config import broker as settings
 from odradek.config.definition import Settings
 from odradek.config.listeners import ListenerEndpoint
 from odradek.log.checkpoints import LOCK_FILE
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
 from odradek.replication.replica_selector import SELECTORS
 from odradek.store import meta_properties
 from odradek.store.broker_registration import BrokerIdRules, decide_broker_id
-from odradek.store.embedded.ensemble import FILE_NAME
+from odradek.store.embedded.ensemble import ADOPTED_SUFFIX, FILE_NAME
 
 
 def check_settings(values: Settings, raw_values: Mapping[str, str]) -> None:
@@ -71,15 +71,28 @@ def check_identity(
 ) -> None:
     """Reject log directories whose ``meta.properties`` name another broker or cluster.
 
-    With a shared store the cluster is checked later, once it is connected. Unreadable directories are skipped
+    With a shared store the cluster is checked later, once it is connected; an embedded store, which it would
+    hide with all topics, is rejected. Unreadable directories are skipped
     here: the start takes them offline, or fails, when it opens them.
     """
+    store = store_path(log_dirs)
+    if is_shared and files.exists(store):
+        raise StorageError(
+            f"{store}: the topics and settings of this broker are in its embedded store, but "
+            f"{settings.ZOOKEEPER_CONNECT.name} is set. Carry them over with `odradek cluster adopt`, or "
+            f"unset {settings.ZOOKEEPER_CONNECT.name}"
+        )
     properties = {}
     for log_dir in log_dirs:
         with suppress(OSError):
             properties.update(meta_properties.read_all(files, [log_dir]))
     decide_broker_id(rules, properties)
-    if not is_shared and not files.exists(store_path(log_dirs)):
+    if not is_shared and not files.exists(store):
+        if properties and files.exists(store + ADOPTED_SUFFIX):
+            raise StorageError(
+                f"{store + ADOPTED_SUFFIX}: the cluster's state was carried over to ZooKeeper. Set "
+                f"{settings.ZOOKEEPER_CONNECT.name}, or carry it back with `odradek cluster release`"
+            )
         meta_properties.check_cluster_id(properties, None)
 
 

@@ -98,7 +98,7 @@ def up(
         None if racks is None else tuple(racks.split(",")),
         parse_pairs(set_ or (), "--set"),
     )
-    supervisor = _supervisor(directory, is_silent=json)
+    supervisor = make_supervisor(directory, is_silent=json)
     status = _run(run_up(supervisor, options, _clock(), directory, detach=detach, is_silent=json))
     if status:
         raise typer.Exit(status)
@@ -110,7 +110,7 @@ def up(
 @command
 def down(directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Stop a cluster: brokers by controlled shutdown, then ZooKeeper. Its data is kept."""
-    stopped = _run(_supervisor(directory, is_silent=json).down())
+    stopped = _run(make_supervisor(directory, is_silent=json).down())
     if json:
         show_json({"stopped": stopped})
     elif not stopped:
@@ -134,7 +134,7 @@ def status(
 
     if watch and json:
         usage_error("--watch cannot be combined with --json")
-    supervisor = _supervisor(directory)
+    supervisor = make_supervisor(directory)
     if watch:
         _run(show_live_status(supervisor.status, supervisor.is_stopped, _clock().sleep_ms, WATCH_NOTE))
     elif json:
@@ -162,7 +162,7 @@ def wait(
 
     Example: odradek cluster stop 1 && odradek cluster start 1 && odradek cluster wait
     """
-    _run(_supervisor(directory).wait_until_in_sync(timeout))
+    _run(make_supervisor(directory).wait_until_in_sync(timeout))
     if json:
         show_json({"in_sync": True})
     else:
@@ -173,7 +173,7 @@ def wait(
 @command
 def start(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Start a broker that was stopped or killed."""
-    supervisor = _supervisor(directory, is_silent=json)
+    supervisor = make_supervisor(directory, is_silent=json)
     _show_change(supervisor.start, member, "started", "is already running", json=json, is_reported=True)
 
 
@@ -181,7 +181,7 @@ def start(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: 
 @command
 def stop(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Stop a broker by controlled shutdown: it hands over its leaderships first."""
-    supervisor = _supervisor(directory, is_silent=json)
+    supervisor = make_supervisor(directory, is_silent=json)
     _show_change(supervisor.stop, member, "stopped", "is not running", json=json, is_reported=True)
 
 
@@ -189,21 +189,21 @@ def stop(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: J
 @command
 def kill(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Kill a broker with SIGKILL, as in a crash."""
-    _show_change(_supervisor(directory).kill, member, "killed", "is not running", json=json)
+    _show_change(make_supervisor(directory).kill, member, "killed", "is not running", json=json)
 
 
 @app.command()
 @command
 def pause(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Pause a broker with SIGSTOP, as in a long collection of garbage; its session expires after 6 s."""
-    _show_change(_supervisor(directory).pause, member, "paused", "is already paused", json=json)
+    _show_change(make_supervisor(directory).pause, member, "paused", "is already paused", json=json)
 
 
 @app.command()
 @command
 def resume(member: Member, directory: Directory = Path(DEFAULT_DIRECTORY), json: Json = False) -> None:
     """Resume a paused broker."""
-    _show_change(_supervisor(directory).resume, member, "resumed", "is not paused", json=json)
+    _show_change(make_supervisor(directory).resume, member, "resumed", "is not paused", json=json)
 
 
 @app.command()
@@ -276,7 +276,8 @@ def _clock() -> Any:
     return SystemClock()
 
 
-def _supervisor(directory: Path, *, is_silent: bool = False) -> Supervisor:
+def make_supervisor(directory: Path, *, is_silent: bool = False) -> Supervisor:
+    """Return the supervisor of a directory, on this machine."""
     from odradek.local_cluster.cluster_directory import ClusterDirectory
     from odradek.local_cluster.supervisor import Supervisor
 
