@@ -11,7 +11,7 @@ ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 300
-BROKERS ?= 3
+CONTROLLER ?= scripted
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
@@ -117,11 +117,11 @@ mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooK
 mixed-plants: $(CODEC)  ## mistakes in our broker that the mixed cluster must find: make mixed-plants ONLY=truncate
 	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"
 
-sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 BROKERS=3 SEED=1
-	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --brokers $(BROKERS) --first $(SEED)
+sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 SEED=1 CONTROLLER=own
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(BROKERS),--brokers $(BROKERS)) --first $(SEED) --controller $(CONTROLLER)
 
 sim-plants: $(CODEC)  ## mistakes of replication that the simulation must find: make sim-plants SEEDS=300 ONLY=truncate
-	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)"
+	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)" --controller $(CONTROLLER)
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

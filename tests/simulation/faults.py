@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tests.simulation.storms import Storms
 
+from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.testing.cluster import SimulatedBroker, SimulatedCluster
+from odradek.testing.cluster import ClusterOfBrokers, SimulatedBroker, SimulatedCluster
 from odradek.testing.scripted_controller import CONTROLLER_HOST
 
 SESSION_TIMEOUT_S = 6.0
@@ -20,34 +21,16 @@ Fault = Callable[[], Awaitable[str | None]]
 """Injects a fault; returns its description, or None if it does not apply now."""
 
 
-class FaultInjector:
-    """Injects random faults one after the other; some of them last while others come."""
+class BrokerFaults:
+    """Injects random faults of brokers and their network one after the other; some last while others come."""
 
-    def __init__(self, cluster: SimulatedCluster, entropy: Entropy, *, power_failures: bool) -> None:
+    def __init__(self, cluster: ClusterOfBrokers, entropy: Entropy, *, power_failures: bool) -> None:
         self._cluster = cluster
         self._entropy = entropy
         self._power_failures = power_failures
         self._restarts: set[asyncio.Task[None]] = set()
+        self._faults: Sequence[Fault] = ()
         self.history: list[str] = []
-        self._storms = Storms(cluster, entropy, self._record, self._kill_and_restart)
-        self._faults: Sequence[Fault] = [
-            self._kill,
-            self._stop,
-            self._pause,
-            self._partition,
-            self._block,
-            self._heal,
-            self._heal,
-            self._expire,
-            self._move_leader,
-            self._move_leader,
-            self._bump_epoch,
-            self._fail_over,
-            self._replay,
-            self._reset,
-            self._step_clock,
-            *[self._storms.run] * STORM_WEIGHT,
-        ]
 
     async def run(self, count: int) -> None:
         """Inject ``count`` faults."""
@@ -79,8 +62,11 @@ class FaultInjector:
         return running[self._entropy.below(len(running))] if running else None
 
     def _host(self) -> str:
-        hosts = [broker.host for broker in self._cluster.brokers.values()] + [CONTROLLER_HOST]
+        hosts = self._hosts()
         return hosts[self._entropy.below(len(hosts))]
+
+    def _hosts(self) -> list[str]:
+        return [broker.host for broker in self._cluster.brokers.values()]
 
     async def _kill(self) -> str | None:
         broker = self._broker()
@@ -116,11 +102,11 @@ class FaultInjector:
         # At once in half of the cases: the controller may then see the old and the new session in one change.
         await asyncio.sleep(self._entropy.below(8_000) / 1000 if self._entropy.below(2) else 0)
         if not broker.is_running:
-            await broker.start()
-            self._record(f"started {broker.host}")
-            if self._entropy.below(2):
-                # Retries of a controller that has not noticed the restart.
-                self._cluster.controller.replay_latest(broker.broker_id, REPLAYED_REQUESTS)
+            await self._start(broker)
+
+    async def _start(self, broker: SimulatedBroker) -> None:
+        await broker.start()
+        self._record(f"started {broker.host}")
 
     async def _pause(self) -> str | None:
         broker = self._broker()
@@ -168,29 +154,6 @@ class FaultInjector:
         await broker.expire_session()
         return f"expire {broker.host}"
 
-    async def _move_leader(self) -> str | None:
-        partitions = self._cluster.partitions()
-        partition = partitions[self._entropy.below(len(partitions))]
-        replicas = self._cluster.controller.state.replicas[partition]
-        leader = replicas[self._entropy.below(len(replicas))]
-        controller = self._cluster.controller
-        await controller.run(lambda: controller.move_leader(partition, leader))
-        return f"move {partition} to broker {leader}"
-
-    async def _bump_epoch(self) -> str | None:
-        partitions = self._cluster.partitions()
-        partition = partitions[self._entropy.below(len(partitions))]
-        controller = self._cluster.controller
-        await controller.run(lambda: controller.bump_leader_epoch(partition))
-        return f"new leader epoch of {partition}"
-
-    async def _fail_over(self) -> str | None:
-        await self._cluster.controller.run(self._cluster.controller.fail_over)
-        return "controller failover"
-
-    async def _replay(self) -> str | None:
-        return "replay an old request" if self._cluster.controller.replay() else None
-
     async def _reset(self) -> str | None:
         connections = sorted(self._cluster.network.connections, key=lambda c: (c.host, c.peer))
         if not connections:
@@ -206,3 +169,64 @@ class FaultInjector:
         by_ms = self._entropy.below(7_200_000) - 3_600_000
         broker.clock.move_wall(by_ms)
         return f"step the clock of {broker.host} by {by_ms} ms"
+
+
+class FaultInjector(BrokerFaults):
+    """Faults of a cluster under a scripted controller."""
+
+    def __init__(self, cluster: SimulatedCluster, entropy: Entropy, *, power_failures: bool) -> None:
+        super().__init__(cluster, entropy, power_failures=power_failures)
+        self._controller = cluster.controller
+        self._storms = Storms(cluster, entropy, self._record, self._kill_and_restart)
+        self._faults = [
+            self._kill,
+            self._stop,
+            self._pause,
+            self._partition,
+            self._block,
+            self._heal,
+            self._heal,
+            self._expire,
+            self._move_leader,
+            self._move_leader,
+            self._bump_epoch,
+            self._fail_over,
+            self._replay,
+            self._reset,
+            self._step_clock,
+            *[self._storms.run] * STORM_WEIGHT,
+        ]
+
+    def _hosts(self) -> list[str]:
+        return [*super()._hosts(), CONTROLLER_HOST]
+
+    async def _start(self, broker: SimulatedBroker) -> None:
+        await super()._start(broker)
+        if self._entropy.below(2):
+            # Retries of a controller that has not noticed the restart.
+            self._controller.replay_latest(broker.broker_id, REPLAYED_REQUESTS)
+
+    def _partition_at_random(self) -> TopicPartition:
+        partitions = sorted(self._controller.state.states)
+        return partitions[self._entropy.below(len(partitions))]
+
+    async def _move_leader(self) -> str | None:
+        partition = self._partition_at_random()
+        controller = self._controller
+        replicas = controller.state.replicas[partition]
+        leader = replicas[self._entropy.below(len(replicas))]
+        await controller.run(lambda: controller.move_leader(partition, leader))
+        return f"move {partition} to broker {leader}"
+
+    async def _bump_epoch(self) -> str | None:
+        partition = self._partition_at_random()
+        controller = self._controller
+        await controller.run(lambda: controller.bump_leader_epoch(partition))
+        return f"new leader epoch of {partition}"
+
+    async def _fail_over(self) -> str | None:
+        await self._controller.run(self._controller.fail_over)
+        return "controller failover"
+
+    async def _replay(self) -> str | None:
+        return "replay an old request" if self._controller.replay() else None

@@ -10,22 +10,28 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.simulation.simulate import FAULTS, Result, SimulationFailed, simulate
+from tests.simulation.simulate_controller import simulate_controller
 
 
-def run_seed(seed: int, brokers: int, faults: int) -> Result | tuple[int, str]:
+SIMULATIONS = {"scripted": simulate, "own": simulate_controller}
+
+
+def run_seed(seed: int, controller: str, brokers: int | None, faults: int) -> Result | tuple[int, str]:
+    options = {} if brokers is None else {"brokers": brokers}
     try:
-        return simulate(seed, brokers, faults)
+        return SIMULATIONS[controller](seed, faults=faults, **options)
     except SimulationFailed as failed:
         return seed, str(failed)
 
 
 def run_seeds(
-    seeds: Iterable[int], brokers: int, faults: int, processes: int
+    seeds: Iterable[int], controller: str, brokers: int | None, faults: int, processes: int
 ) -> tuple[list[Result], list[str]]:
     """Run all seeds; return the results and the descriptions of the failures."""
     results, failures = [], []
+    run = partial(run_seed, controller=controller, brokers=brokers, faults=faults)
     with ProcessPoolExecutor(processes) as pool:
-        for outcome in pool.map(partial(run_seed, brokers=brokers, faults=faults), seeds, chunksize=4):
+        for outcome in pool.map(run, seeds, chunksize=4):
             if isinstance(outcome, Result):
                 results.append(outcome)
             else:
@@ -41,13 +47,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Simulate clusters with faults, one per seed.")
     parser.add_argument("--seeds", type=int, default=200, help="Number of seeds.")
     parser.add_argument("--first", type=int, default=1, help="First seed.")
-    parser.add_argument("--brokers", type=int, default=3, help="Brokers per cluster.")
+    parser.add_argument("--controller", choices=SIMULATIONS, default="scripted", help="Kind of controller.")
+    parser.add_argument("--brokers", type=int, help="Brokers per cluster (default: 3; own controller: 4).")
     parser.add_argument("--faults", type=int, default=FAULTS, help="Faults per simulation.")
     parser.add_argument("--processes", type=int, default=2, help="Processes.")
     options = parser.parse_args()
     started = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
-    results, failures = run_seeds(seeds, options.brokers, options.faults, options.processes)
+    results, failures = run_seeds(seeds, options.controller, options.brokers, options.faults, options.processes)
     print(
         f"{len(results) + len(failures)} seeds, {len(failures)} failures, "
         f"{sum(result.acknowledged for result in results)} acknowledged records, "

@@ -17,17 +17,20 @@ from functools import partial
 from pathlib import Path
 
 from tests.simulation.plants import PLANTS, SimulationPlant
-from tests.simulation.simulate import SimulationFailed, simulate
+from tests.simulation.plants_controller import CONTROLLER_PLANTS
+from tests.simulation.run import SIMULATIONS
+from tests.simulation.simulate import SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 3600
+PLANTS_OF = {"scripted": PLANTS, "own": CONTROLLER_PLANTS}
 
 
-def find(first: int, seeds: int) -> int:
+def find(controller: str, first: int, seeds: int) -> int:
     """Run seeds until one fails; print their number and the violation."""
     for count in range(seeds):
         try:
-            simulate(first + count)
+            SIMULATIONS[controller](first + count)
         except SimulationFailed as failed:
             print(f"found: {count + 1} seeds, {failed.name}")
             return 0
@@ -35,7 +38,7 @@ def find(first: int, seeds: int) -> int:
     return 1
 
 
-def run_plant(plant: SimulationPlant, first: int, seeds: int) -> str:
+def run_plant(plant: SimulationPlant, controller: str, first: int, seeds: int) -> str:
     """Return the line that the search prints for a plant."""
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "src"
@@ -45,7 +48,8 @@ def run_plant(plant: SimulationPlant, first: int, seeds: int) -> str:
             if text.count(before) != 1:
                 return f"stale: occurs {text.count(before)} times in {path}"
             (source / path).write_text(text.replace(before, after))
-        command = [sys.executable, "-m", "tests.simulation.run_plants", "--find", str(first), str(seeds)]
+        options = ["--controller", controller, "--first", str(first), "--seeds", str(seeds), "--find"]
+        command = [sys.executable, "-m", "tests.simulation.run_plants", *options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -60,12 +64,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300, help="Seeds at most per plant.")
     parser.add_argument("--first", type=int, default=1, help="First seed.")
     parser.add_argument("--processes", type=int, default=2, help="Plants at a time.")
-    parser.add_argument("--find", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--controller", choices=PLANTS_OF, default="scripted", help="Kind of controller.")
+    parser.add_argument("--find", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.find:
-        return find(*options.find)
-    plants = [plant for plant in PLANTS if options.only in plant.mistake]
-    return _report(plants, partial(run_plant, first=options.first, seeds=options.seeds), options.processes)
+        return find(options.controller, options.first, options.seeds)
+    plants = [plant for plant in PLANTS_OF[options.controller] if options.only in plant.mistake]
+    run = partial(run_plant, controller=options.controller, first=options.first, seeds=options.seeds)
+    return _report(plants, run, options.processes)
 
 
 def _report(plants: Sequence[SimulationPlant], run: Callable[[SimulationPlant], str], processes: int) -> int:

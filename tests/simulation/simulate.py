@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.simulation.faults import FaultInjector
+from tests.simulation.faults import BrokerFaults, FaultInjector
 from tests.simulation.workload import Consumer, Producer
 
 from odradek.log.log import Log
 from odradek.model.ids import TopicPartition
+from odradek.ports.entropy import Entropy
 from odradek.testing.clock import run_virtually
-from odradek.testing.cluster import SimulatedCluster
+from odradek.testing.cluster import ClusterOfBrokers, SimulatedCluster
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.invariants import Violation
 
@@ -67,12 +68,12 @@ class SimulationFailed(AssertionError):
 
 def simulate(seed: int, brokers: int = 3, faults: int = FAULTS) -> Result:
     """Run one simulation; raise ``SimulationFailed`` if an invariant is violated."""
-    with _less_overhead():
-        return run_virtually(lambda: _Simulation(seed, brokers, faults).run())
+    with less_overhead():
+        return run_virtually(lambda: ScriptedSimulation(seed, brokers, faults).run())
 
 
 @contextmanager
-def _less_overhead() -> Iterator[None]:
+def less_overhead() -> Iterator[None]:
     """Write no log, and collect garbage rarely: together a sixth of the time."""
     thresholds = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD)
@@ -84,7 +85,9 @@ def _less_overhead() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-class _Simulation:
+class Simulation:
+    """A scenario on a cluster, under faults. Subclasses say which."""
+
     def __init__(self, seed: int, brokers: int, faults: int) -> None:
         entropy = SeededEntropy(seed)
         self._seed = seed
@@ -92,20 +95,26 @@ class _Simulation:
         is_durable = entropy.below(2) == 0
         settings = {**SETTINGS, **DURABLE} if is_durable else SETTINGS
         disk_delay_max_ms = DISK_DELAY_MAX_MS * entropy.below(2)
-        self._cluster = SimulatedCluster(
-            entropy.below(1 << 30), brokers, settings, disk_delay_max_ms=disk_delay_max_ms
-        )
-        self._faults = FaultInjector(
-            self._cluster, SeededEntropy(entropy.below(1 << 30)), power_failures=is_durable
-        )
         self._entropy = entropy
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cluster = self._make_cluster(entropy.below(1 << 30), brokers, settings, disk_delay_max_ms)
+        self._cluster.on_violation = self._fail
+        self._faults = self._make_faults(SeededEntropy(entropy.below(1 << 30)), power_failures=is_durable)
+
+    def _make_cluster(
+        self, seed: int, brokers: int, settings: Mapping[str, str], disk_delay_max_ms: int
+    ) -> ClusterOfBrokers:
+        raise NotImplementedError
+
+    def _make_faults(self, entropy: Entropy, *, power_failures: bool) -> BrokerFaults:
+        raise NotImplementedError
+
+    async def _scenario(self) -> None:
+        raise NotImplementedError
 
     async def run(self) -> Result:
         cluster = self._cluster
         try:
-            cluster.controller.on_failure = self._fail
-            cluster.on_violation = self._fail
             await cluster.start()
             await self._until_failure(self._scenario())
         except BaseException as error:
@@ -128,6 +137,80 @@ class _Simulation:
             task.cancel()
             self._failure.result()
         await task
+
+    async def _produce_to_all(self, partitions: Sequence[TopicPartition]) -> None:
+        """Write to each partition; first attempts may go to a former leader, or to one that was paused."""
+        entropy = SeededEntropy(self._entropy.below(1 << 30))
+        producer = Producer(self._cluster, "last", partitions, entropy, self._key_of)
+        for partition in partitions:
+            for _ in range(ATTEMPTS_MAX):
+                if await producer.produce(partition):
+                    break
+                await asyncio.sleep(0.2)
+            else:
+                raise Violation("not-recovered", f"{partition} accepts no records: {self._describe()}")
+
+    def _key_of(self, partition: TopicPartition) -> TopicPartition:
+        """Return the key of a partition that the invariants know."""
+        return partition
+
+    def _on_client_done(self, client: asyncio.Future[None]) -> None:
+        if not client.cancelled() and (error := client.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + RECOVERY_S
+        while not condition():
+            if asyncio.get_running_loop().time() > deadline:
+                raise Violation("not-recovered", f"{what} within {RECOVERY_S} s: {self._describe()}")
+            await asyncio.sleep(0.1)
+
+    def _is_replicated(self) -> bool:
+        logs = self._logs()
+        return all(
+            len({log.log_end_offset for _, log in replicas} | {log.high_watermark for _, log in replicas})
+            == 1
+            for replicas in logs.values()
+        )
+
+    def _logs(self) -> dict[TopicPartition, list[tuple[int, Log]]]:
+        logs: dict[TopicPartition, list[tuple[int, Log]]] = {}
+        for broker in self._cluster.running():
+            assert broker.broker is not None
+            for partition in broker.broker.replica_manager:
+                logs.setdefault(partition.topic_partition, []).append((broker.broker_id, partition.log))
+        return logs
+
+    def _describe(self) -> str:
+        """Describe states and logs, for a violation."""
+        lines = [f"{p}: {s}" for p, s in self._stored_states().items()]
+        for partition, replicas in self._logs().items():
+            ends = {broker_id: (log.high_watermark, log.log_end_offset) for broker_id, log in replicas}
+            lines.append(f"{partition}: high watermark and log end by broker {ends}")
+        return "; ".join(lines)
+
+    def _stored_states(self) -> Mapping[TopicPartition, object]:
+        raise NotImplementedError
+
+
+class ScriptedSimulation(Simulation):
+    """A cluster under a scripted controller."""
+
+    _cluster: SimulatedCluster
+
+    def _make_cluster(
+        self, seed: int, brokers: int, settings: Mapping[str, str], disk_delay_max_ms: int
+    ) -> ClusterOfBrokers:
+        cluster = SimulatedCluster(seed, brokers, settings, disk_delay_max_ms=disk_delay_max_ms)
+        cluster.controller.on_failure = self._fail
+        return cluster
+
+    def _make_faults(self, entropy: Entropy, *, power_failures: bool) -> BrokerFaults:
+        return FaultInjector(self._cluster, entropy, power_failures=power_failures)
 
     async def _scenario(self) -> None:
         cluster = self._cluster
@@ -164,7 +247,7 @@ class _Simulation:
         await self._wait_for(lambda: self._is_in_sync() and self._is_replicated(), "equal replicas")
         await self._wait_for(
             lambda: all(
-                consumer.position >= cluster.checker.committed_end(consumer._partition)
+                consumer.position >= cluster.checker.committed_end(consumer.key)
                 for consumer in consumers
             ),
             "consumers at the end",
@@ -174,32 +257,6 @@ class _Simulation:
         cluster.checker.check()
         cluster.checker.check_final(self._logs())
 
-    async def _produce_to_all(self, partitions: Sequence[TopicPartition]) -> None:
-        """Write to each partition; first attempts may go to a former leader, or to one that was paused."""
-        producer = Producer(self._cluster, "last", partitions, SeededEntropy(self._entropy.below(1 << 30)))
-        for partition in partitions:
-            for _ in range(ATTEMPTS_MAX):
-                if await producer.produce(partition):
-                    break
-                await asyncio.sleep(0.2)
-            else:
-                raise Violation("not-recovered", f"{partition} accepts no records: {self._describe()}")
-
-    def _on_client_done(self, client: asyncio.Future[None]) -> None:
-        if not client.cancelled() and (error := client.exception()) is not None:
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._failure.done():
-            self._failure.set_exception(error)
-
-    async def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = asyncio.get_running_loop().time() + RECOVERY_S
-        while not condition():
-            if asyncio.get_running_loop().time() > deadline:
-                raise Violation("not-recovered", f"{what} within {RECOVERY_S} s: {self._describe()}")
-            await asyncio.sleep(0.1)
-
     def _is_in_sync(self) -> bool:
         state = self._cluster.controller.state
         return all(
@@ -207,25 +264,5 @@ class _Simulation:
             for partition, stored in state.states.items()
         )
 
-    def _is_replicated(self) -> bool:
-        logs = self._logs()
-        return all(
-            len({log.log_end_offset for _, log in replicas} | {log.high_watermark for _, log in replicas})
-            == 1
-            for replicas in logs.values()
-        )
-
-    def _logs(self) -> dict[TopicPartition, list[tuple[int, Log]]]:
-        logs: dict[TopicPartition, list[tuple[int, Log]]] = {}
-        for broker in self._cluster.running():
-            assert broker.broker is not None
-            for partition in broker.broker.replica_manager:
-                logs.setdefault(partition.topic_partition, []).append((broker.broker_id, partition.log))
-        return logs
-
-    def _describe(self) -> str:
-        lines = [f"{p}: {s}" for p, s in self._cluster.controller.state.states.items()]
-        for partition, replicas in self._logs().items():
-            ends = {broker_id: (log.high_watermark, log.log_end_offset) for broker_id, log in replicas}
-            lines.append(f"{partition}: high watermark and log end by broker {ends}")
-        return "; ".join(lines)
+    def _stored_states(self) -> Mapping[TopicPartition, object]:
+        return self._cluster.controller.state.states

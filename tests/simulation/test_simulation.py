@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.plants import PLANTS
+from tests.simulation.plants_controller import CONTROLLER_PLANTS
 from tests.simulation.run_plants import ROOT
 from tests.simulation.simulate import simulate
+from tests.simulation.simulate_controller import simulate_controller
 
 SEEDS = 200
+CONTROLLER_SEEDS = 20
 SEEDS_PER_TEST = 5
 
 
@@ -26,7 +29,22 @@ def test_simulation_repeats_exactly() -> None:
     assert simulate(7) == simulate(7)
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.mistake)
+@pytest.mark.parametrize("first", range(1, CONTROLLER_SEEDS + 1, SEEDS_PER_TEST))
+def test_invariants_hold_under_our_controller(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        assert simulate_controller(seed).acknowledged > 0, f"seed {seed} acknowledged nothing"
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3])
+def test_invariants_hold_under_our_controller_with_other_numbers_of_brokers(brokers: int) -> None:
+    assert simulate_controller(1_000 + brokers, brokers).checks > 0
+
+
+def test_simulation_of_our_controller_repeats_exactly() -> None:
+    assert simulate_controller(7) == simulate_controller(7)
+
+
+@pytest.mark.parametrize("plant", [*PLANTS, *CONTROLLER_PLANTS], ids=lambda plant: plant.mistake)
 def test_plant_fits_the_code(plant) -> None:
     for path, before, _ in plant.edits:
         assert (ROOT / "src" / path).read_text().count(before) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from odradek.model.errors import ErrorCode
@@ -13,7 +13,7 @@ from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode
 from odradek.testing.broker import Client, ConnectionEnded
 from odradek.testing.clock import WALL_START_MS
-from odradek.testing.cluster import PORT, SimulatedCluster
+from odradek.testing.cluster import PORT, ClusterOfBrokers
 from odradek.testing.invariants import InvariantChecker, Violation
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -27,13 +27,16 @@ PRODUCE_TIMEOUT_MS = 5_000
 BATCH_RECORDS_MAX = 3
 PAUSE_MAX_MS = 300
 
+KeyOf = Callable[[TopicPartition], TopicPartition]
+"""Returns the key of a partition that the invariants know."""
+
 FAILURES = (OSError, TimeoutError, ConnectionEnded)
 
 
 class ClusterClient:
     """Connections to brokers by id, and the leaders that their metadata names."""
 
-    def __init__(self, cluster: SimulatedCluster, host: str, entropy: Entropy) -> None:
+    def __init__(self, cluster: ClusterOfBrokers, host: str, entropy: Entropy) -> None:
         self._cluster = cluster
         self._host = cluster.network.host(host)
         self._entropy = entropy
@@ -82,13 +85,19 @@ class Producer:
     """Sends unique values, one batch at a time, never twice."""
 
     def __init__(
-        self, cluster: SimulatedCluster, name: str, partitions: Sequence[TopicPartition], entropy: Entropy
+        self,
+        cluster: ClusterOfBrokers,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        entropy: Entropy,
+        key_of: KeyOf = lambda partition: partition,
     ) -> None:
         self._cluster = cluster
         self._client = ClusterClient(cluster, f"client-{name}", entropy)
         self._name = name
         self._partitions = partitions
         self._entropy = entropy
+        self._key_of = key_of
         self._sent = 0
         self.acknowledged = 0
 
@@ -114,7 +123,7 @@ class Producer:
             self._client.forget_leader(partition)
             return False
         if acks == ACKS_ALL:
-            self._cluster.checker.on_acknowledged(partition, offset, values)
+            self._cluster.checker.on_acknowledged(self._key_of(partition), offset, values)
             self.acknowledged += count
         return True
 
@@ -142,12 +151,22 @@ class Consumer:
     """Reads one partition from its leader, in order, and reports every value."""
 
     def __init__(
-        self, cluster: SimulatedCluster, partition: TopicPartition, entropy: Entropy, number: int
+        self,
+        cluster: ClusterOfBrokers,
+        partition: TopicPartition,
+        entropy: Entropy,
+        number: int,
+        key_of: KeyOf = lambda partition: partition,
     ) -> None:
         self._client = ClusterClient(cluster, f"consumer-{number}", entropy)
         self._checker: InvariantChecker = cluster.checker
         self._partition = partition
+        self._key_of = key_of
         self.position = 0
+
+    @property
+    def key(self) -> TopicPartition:
+        return self._key_of(self._partition)
 
     async def run(self) -> None:
         while True:
@@ -193,5 +212,5 @@ class Consumer:
             return
         for record in decode(bytes(result.records or b"")):
             if record.offset >= self.position:
-                self._checker.on_read(self._partition, record.offset, bytes(record.value or b""))
+                self._checker.on_read(self.key, record.offset, bytes(record.value or b""))
                 self.position = record.offset + 1

@@ -1,7 +1,8 @@
 """A cluster of brokers on one virtual clock: each with a host, crash-faithful files and a store session.
 
 ``SimulatedCluster`` runs real brokers under a ``ScriptedController``, over a network that delays and
-partitions, with one shared store. Everything random comes from one seed, so a run can be repeated exactly.
+partitions, with one shared store; ``own_cluster`` has brokers that elect a controller among themselves.
+Everything random comes from one seed, so a run can be repeated exactly.
 Brokers stop cleanly, are killed (the process alone, or with a power failure that loses unsynced writes),
 paused, cut off, lose their store session, or get a step of their wall clock.
 """
@@ -23,6 +24,7 @@ from odradek.testing.clock import Process, VirtualClock, VirtualLoop
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.invariants import Incarnation, InvariantChecker, Violation
+from odradek.testing.linked_store import LinkedStore
 from odradek.testing.network import MemoryNetwork
 from odradek.testing.scripted_controller import CONTROLLER_HOST, ScriptedController
 from odradek.testing.workers import InlineWorkers
@@ -31,16 +33,16 @@ DIRECTORY: Final = "/data"
 PORT: Final = 9092
 
 
-class _BrokerSessions:
+class BrokerSessions:
     """The store sessions of one broker process; their callbacks are part of it."""
 
     def __init__(self, ensemble: EmbeddedEnsemble, process: Process) -> None:
         self._ensemble = ensemble
         self._process = process
-        self.sessions: list[EmbeddedStore] = []
+        self.sessions: list[EmbeddedStore | LinkedStore] = []
         self.defers_writes = False
 
-    async def open_session(self) -> EmbeddedStore:
+    async def open_session(self) -> EmbeddedStore | LinkedStore:
         session = self._ensemble.connect(self._call_soon)
         self.sessions.append(session)
         return session
@@ -60,7 +62,7 @@ class _BrokerSessions:
 class SimulatedBroker:
     """A broker and the host it runs on, over all its incarnations."""
 
-    def __init__(self, cluster: SimulatedCluster, broker_id: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: ClusterOfBrokers, broker_id: int, settings: Mapping[str, str]) -> None:
         self.broker_id = broker_id
         self.host = f"broker{broker_id}"
         self.clock = VirtualClock(asyncio.get_running_loop())
@@ -70,7 +72,7 @@ class SimulatedBroker:
         self._is_stopping = False
         self._cluster = cluster
         self._process = Process(self.host)
-        self._store = _BrokerSessions(cluster.ensemble, self._process)
+        self._store = cluster.make_sessions(self.host, self._process)
         self._settings = {
             "broker.id": str(broker_id),
             "log.dirs": DIRECTORY,
@@ -99,7 +101,7 @@ class SimulatedBroker:
         self.incarnation += 1
         self._is_stopping = False
         self._process = Process(f"{self.host}.{self.incarnation}")
-        self._store = _BrokerSessions(self._cluster.ensemble, self._process)
+        self._store = self._cluster.make_sessions(self.host, self._process)
         broker = Broker(self._settings, self._environment())
         try:
             await self._process.run(broker.start())
@@ -164,8 +166,8 @@ def _raise(violation: Violation) -> None:
     raise violation
 
 
-class SimulatedCluster:
-    """Brokers, their controller, network and store. Created on a running virtual loop."""
+class ClusterOfBrokers:
+    """Brokers, their network and store. Created on a running virtual loop."""
 
     def __init__(
         self,
@@ -182,12 +184,8 @@ class SimulatedCluster:
         self.entropy = SeededEntropy(seed)
         self.clock = VirtualClock(loop)
         self.network = MemoryNetwork(SeededEntropy(self.entropy.below(1 << 30)), delay_max_ms=delay_max_ms)
-        self.ensemble = DelayedEnsemble(self.clock, SeededEntropy(self.entropy.below(1 << 30)))
-        self.controller = ScriptedController(
-            self.ensemble.connect(),
-            self.network.host(CONTROLLER_HOST),
-            SeededEntropy(self.entropy.below(1 << 30)),
-        )
+        self.ensemble = self._make_ensemble(SeededEntropy(self.entropy.below(1 << 30)))
+        self._prepare()
         self.brokers = {
             broker_id: SimulatedBroker(
                 self,
@@ -202,15 +200,29 @@ class SimulatedCluster:
                 broker.files.draw_delay_s = partial(_draw_delay_s, entropy, disk_delay_max_ms)
         self._incarnations: list[Incarnation] = []
         self._min_isr = int((settings or {}).get("min.insync.replicas", "1"))
-        self.checker = InvariantChecker(
-            lambda: self._incarnations, self.controller.state.states.get, self._copies_min
-        )
+        self.checker = self._make_checker()
         self.on_violation: Callable[[Violation], None] = _raise
         """Called with the first violation, after which nothing is checked."""
         self._loop = loop
 
+    # Differences between clusters.
+
+    def _make_ensemble(self, entropy: SeededEntropy) -> DelayedEnsemble:
+        return DelayedEnsemble(self.clock, entropy)
+
+    def _prepare(self) -> None:
+        """Make what the brokers need, before they are made."""
+
+    def _make_checker(self) -> InvariantChecker:
+        raise NotImplementedError
+
+    def make_sessions(self, host: str, process: Process) -> BrokerSessions:
+        """Return the store sessions of a broker process."""
+        return BrokerSessions(self.ensemble, process)
+
+    # Life cycle.
+
     async def start(self) -> None:
-        await self.controller.start()
         await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
         self._loop.after_turn = self._check
 
@@ -218,8 +230,12 @@ class SimulatedCluster:
         try:
             self.checker.check()
         except Violation as violation:
-            self._loop.after_turn = None
-            self.on_violation(violation)
+            self.report(violation)
+
+    def report(self, violation: Violation) -> None:
+        """Report a violation, and check nothing from now on."""
+        self._loop.after_turn = None
+        self.on_violation(violation)
 
     async def stop(self) -> None:
         self._loop.after_turn = None
@@ -228,8 +244,48 @@ class SimulatedCluster:
             if broker.is_paused:
                 broker.resume()
             await broker.kill()
-        await self.controller.stop()
+        await self._stop_controller()
         await self.ensemble.close()
+
+    async def _stop_controller(self) -> None:
+        """Stop a controller that is no broker."""
+
+    def running(self) -> list[SimulatedBroker]:
+        return [broker for broker in self.brokers.values() if broker.is_running]
+
+    def current_incarnations(self) -> list[Incarnation]:
+        return self._incarnations
+
+    def incarnations_changed(self) -> None:
+        """Note that a broker process began or ended."""
+        self._incarnations = [
+            Incarnation(broker.broker_id, broker.incarnation, replicas, replicas.state_changes)
+            for broker in self.brokers.values()
+            if (replicas := broker.replicas) is not None
+        ]
+
+
+class SimulatedCluster(ClusterOfBrokers):
+    """A cluster under a ``ScriptedController``."""
+
+    def _prepare(self) -> None:
+        self.controller = ScriptedController(
+            self.ensemble.connect(),
+            self.network.host(CONTROLLER_HOST),
+            SeededEntropy(self.entropy.below(1 << 30)),
+        )
+
+    def _make_checker(self) -> InvariantChecker:
+        return InvariantChecker(
+            self.current_incarnations, self.controller.state.states.get, self._copies_min
+        )
+
+    async def start(self) -> None:
+        await self.controller.start()
+        await super().start()
+
+    async def _stop_controller(self) -> None:
+        await self.controller.stop()
 
     async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
         """Create a topic with replicas on consecutive brokers."""
@@ -241,19 +297,8 @@ class SimulatedCluster:
         topic_id = self.entropy.uuid()
         await self.controller.run(lambda: self.controller.create_topic(name, assignment, topic_id))
 
-    def running(self) -> list[SimulatedBroker]:
-        return [broker for broker in self.brokers.values() if broker.is_running]
-
     def partitions(self) -> list[TopicPartition]:
         return sorted(self.controller.state.states)
-
-    def incarnations_changed(self) -> None:
-        """Note that a broker process began or ended."""
-        self._incarnations = [
-            Incarnation(broker.broker_id, broker.incarnation, replicas, replicas.state_changes)
-            for broker in self.brokers.values()
-            if (replicas := broker.replicas) is not None
-        ]
 
     def _copies_min(self, partition: TopicPartition) -> int:
         return min(self._min_isr, len(self.controller.state.replicas[partition]))

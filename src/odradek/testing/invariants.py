@@ -122,8 +122,14 @@ class InvariantChecker:
         incarnations: Callable[[], Iterable[Incarnation]],
         stored_state: Callable[[TopicPartition], StoredState | None] = lambda partition: None,
         min_isr: Callable[[TopicPartition], int] = lambda partition: 1,
+        key_of: Callable[[Partition], TopicPartition] = lambda partition: partition.topic_partition,
     ) -> None:
-        """``min_isr`` returns the replicas that must have a batch before it is committed."""
+        """``min_isr`` returns the replicas that must have a batch before it is committed.
+
+        ``key_of`` returns the key under which a partition is known here and to the other functions. Where
+        topics are deleted and created again, it tells them apart.
+        """
+        self._key_of = key_of
         self._incarnations = incarnations
         self._stored_state = stored_state
         self._min_isr = min_isr
@@ -162,7 +168,7 @@ class InvariantChecker:
                     log.high_watermark,
                     log.log_end_offset,
                     None if leader is None else leader.maximal_isr,
-                    self._stored_state(partition.topic_partition),
+                    self._stored_state(self._key_of(partition)),
                 )
                 before = seen.get(partition)
                 if now != before:
@@ -191,7 +197,7 @@ class InvariantChecker:
         for change in changes:
             if change.now.is_leader:
                 self._check_leader(change)
-        for topic_partition in {change.partition.topic_partition: None for change in changes}:
+        for topic_partition in {self._key_of(change.partition): None for change in changes}:
             self._check_isr_members(topic_partition)
 
     def _check_offsets(self, change: _Change) -> None:
@@ -213,7 +219,7 @@ class InvariantChecker:
     def _follow_log(self, change: _Change) -> None:
         """Read what was appended, and check it against what is known of all logs."""
         before, now, partition = change.before, change.now, change.partition
-        history = self._history(partition.topic_partition)
+        history = self._history(self._key_of(partition))
         mirror = history.mirrors.setdefault(change.broker_id, ReplicaMirror())
         mirror.leader_epoch = now.leader_epoch
         if before is not None and before[:3] == now[:3] and before.log_end_offset == now.log_end_offset:
@@ -264,7 +270,7 @@ class InvariantChecker:
 
     def _check_committed(self, change: _Change) -> None:
         """Compare the batches that the high watermark has passed with the committed ones; add new ones."""
-        history = self._history(change.partition.topic_partition)
+        history = self._history(self._key_of(change.partition))
         mirror = history.mirrors[change.broker_id]
         committed, batches = history.committed, mirror.batches
         high_watermark = change.now.high_watermark
@@ -289,7 +295,7 @@ class InvariantChecker:
             for broker_id, mirror in history.mirrors.items()
             if len(mirror.batches) > index and mirror.batches[index] == batch
         ]
-        required = self._min_isr(change.partition.topic_partition)
+        required = self._min_isr(self._key_of(change.partition))
         if len(copies) < required:
             raise Violation(
                 "committed-below-min-isr",
@@ -309,7 +315,7 @@ class InvariantChecker:
 
     def _check_new_leader(self, change: _Change) -> None:
         epoch = change.now.leader_epoch
-        history = self._history(change.partition.topic_partition)
+        history = self._history(self._key_of(change.partition))
         leader = (change.broker_id, change.now.incarnation)
         first = history.leaders.setdefault(epoch, leader)
         if first != leader:
@@ -345,7 +351,7 @@ class InvariantChecker:
                 f"{change.partition.topic_partition} epoch {now.leader_epoch}: {stored.isr}, "
                 f"maximal {maximal}",
             )
-        for broker_id, mirror in self._history(change.partition.topic_partition).mirrors.items():
+        for broker_id, mirror in self._history(self._key_of(change.partition)).mirrors.items():
             replica = leader.replica(broker_id)
             if (
                 replica is not None

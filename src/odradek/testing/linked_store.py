@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.embedded.ensemble import CallSoon, EmbeddedEnsemble
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     Node,
@@ -30,11 +30,15 @@ T = TypeVar("T")
 class LinkedStore:
     """A session; implements ``Store``."""
 
-    def __init__(self, ensemble: EmbeddedEnsemble, session_timeout_s: float) -> None:
+    def __init__(
+        self, ensemble: EmbeddedEnsemble, session_timeout_s: float, call_soon: CallSoon | None = None
+    ) -> None:
+        """``call_soon`` schedules callbacks, by default on the running loop."""
         self._loop = asyncio.get_running_loop()
+        self._call_soon: CallSoon = call_soon or self._loop.call_soon
         self._ensemble = ensemble
         self._timeout_s = session_timeout_s
-        self._inner = ensemble.connect()
+        self._inner = ensemble.connect(call_soon)
         self._inner.on_expired(self._learn_expiry)
         self._on_expired: list[Callable[[], None]] = []
         self._is_alive = True
@@ -53,6 +57,8 @@ class LinkedStore:
 
     def disconnect(self) -> None:
         """Break the connection: calls in flight fail, and what is held is lost."""
+        if not self._is_connected:
+            return
         self._is_connected = False
         self._holds_requests = self._holds_responses = False
         self.held.clear()
@@ -71,7 +77,7 @@ class LinkedStore:
             self._end()
         events, self._unsent_events = self._unsent_events, []
         for send in events:
-            self._loop.call_soon(send)
+            self._call_soon(send)
         waiting, self._waiting = self._waiting, []
         for ready in waiting:
             if not ready.done():
@@ -95,7 +101,7 @@ class LinkedStore:
         if self._is_alive:
             self._is_alive = False
             for callback in self._on_expired:
-                self._loop.call_soon(callback)
+                self._call_soon(callback)
 
     async def _call(self, path: str, operation: Callable[[], Awaitable[T]]) -> T:
         self._require_alive()

@@ -1,0 +1,1 @@
+"""Simulated clusters whose brokers elect a controller among themselves."""
