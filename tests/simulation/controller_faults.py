@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine, Sequence
 
 from tests.simulation.admin_requests import Admin
@@ -40,6 +41,8 @@ class ControllerFaults(BrokerFaults):
         self._topic = topic
         self._recreated = recreated
         self._background: set[asyncio.Task[None]] = set()
+        self._with_failed_directory: dict[int, int] = {}
+        """Incarnation in which a log directory of a broker fails with the next write."""
         self._of_controller: Sequence[Fault] = [
             self._kill,
             self._stop,
@@ -73,6 +76,7 @@ class ControllerFaults(BrokerFaults):
             self._reset,
             self._step_clock,
             self._lose_store_everywhere,
+            self._fail_directory,
             *[self._interrupt] * 8,
         ]
 
@@ -83,9 +87,13 @@ class ControllerFaults(BrokerFaults):
         await super().repair()
         if self._background:
             await asyncio.gather(*self._background)
-        for link in self._own.links.values():
-            if not link.is_up:
-                link.reconnect()
+        for broker in self._own.brokers.values():
+            if self._has_failing_directory(broker):
+                await broker.stop()
+                await self._start(broker)
+
+    def _has_failing_directory(self, broker: SimulatedBroker) -> bool:
+        return self._with_failed_directory.get(broker.broker_id) == broker.incarnation
 
     def _broker(self) -> SimulatedBroker | None:
         """Return a random running broker, in half of the cases the controller."""
@@ -96,6 +104,7 @@ class ControllerFaults(BrokerFaults):
 
     async def _start(self, broker: SimulatedBroker) -> None:
         """Start a broker, and again if it cannot reach the store, or its former session still lives."""
+        broker.files.clear_failures()
         for _ in range(START_ATTEMPTS):
             try:
                 await super()._start(broker)
@@ -175,6 +184,17 @@ class ControllerFaults(BrokerFaults):
             return "back"
 
         return self._spawn(f"no store for {', '.join(hosts)} for {duration_ms} ms", reconnect())
+
+    # Disks.
+
+    async def _fail_directory(self) -> str | None:
+        """Let the next append on a broker fail: its directory is offline until the broker is restarted."""
+        broker = self._broker()
+        if broker is None or self._has_failing_directory(broker):
+            return None
+        self._with_failed_directory[broker.broker_id] = broker.incarnation
+        broker.files.fail_next_write(errno.EIO, name_end=".log")
+        return f"next append on {broker.host} fails"
 
     # Topics.
 

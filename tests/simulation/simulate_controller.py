@@ -26,6 +26,7 @@ FAULTS = 15
 BROKERS = 4
 RECREATED = ("recreated-0", "recreated-1")
 SETTINGS = {
+    "log.dirs": f"{DIRECTORY},{DIRECTORY}-2",
     "auto.create.topics.enable": "false",
     "file.delete.delay.ms": "1000",
     "leader.imbalance.check.interval.seconds": "10",
@@ -193,7 +194,8 @@ class ControllerSimulation(Simulation):
         topics = self._cluster.observer.topics
         for broker in self._cluster.brokers.values():
             assert broker.broker is not None
-            for name in broker.files.list_names(DIRECTORY):
+            names = [n for d in broker.directories for n in broker.files.list_names(d)]
+            for name in names:
                 if name.startswith(RECREATED) and (
                     name.endswith("-delete") or name.rpartition("-")[0] not in topics
                 ):

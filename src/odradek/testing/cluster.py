@@ -80,7 +80,9 @@ class SimulatedBroker:
             "zookeeper.connect": STORE_ADDRESS,
             **settings,
         }
-        self.files.make_directories(DIRECTORY)
+        self.directories = self._settings["log.dirs"].split(",")
+        for directory in self.directories:
+            self.files.make_directories(directory)
         self.files.sync_dir("/")
 
     @property

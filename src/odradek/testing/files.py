@@ -269,6 +269,10 @@ class MemoryFileSystem:
         """Fail the next sync (of a file or directory whose name ends with ``name_end``)."""
         self._sync_failure = (code, name_end)
 
+    def clear_failures(self) -> None:
+        """Fail no write or sync any more."""
+        self._write_failure = self._sync_failure = None
+
     def evict_from_cache(self, path: str, position: int = 0, size_bytes: int = DISK_BYTES) -> None:
         """Evict a range of a file from the page cache, until it is read."""
         self._file(path).cold.append(range(position, position + size_bytes))

@@ -56,7 +56,9 @@ class OwnControllerCluster(ClusterOfBrokers):
     def _copies_min(self, key: TopicPartition) -> int:
         topic = self.observer.topics.get(key.topic.rpartition("#")[0])
         assignment = None if topic is None else topic.partitions.get(key.partition)
-        return 1 if assignment is None else min(self._min_isr, len(assignment.replicas))
+        # Replicas that are being added do not count before the leader knows them.
+        count = 1 if assignment is None else len(assignment.replicas) - len(assignment.adding)
+        return min(self._min_isr, count)
 
     def _has_proposed(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> bool:
         """Return False if the leader runs, in the same leader epoch, and has no ISR change pending."""
