@@ -24,6 +24,8 @@ from odradek.testing.own_controller.cluster import OwnControllerCluster
 
 FAULTS = 15
 BROKERS = 4
+UNCLEAN_SEEDS = 10
+"""One of so many seeds has unclean elections."""
 RECREATED = ("recreated-0", "recreated-1")
 SETTINGS = {
     "log.dirs": f"{DIRECTORY},{DIRECTORY}-2",
@@ -42,11 +44,18 @@ def simulate_controller(seed: int, brokers: int = BROKERS, faults: int = FAULTS)
 class ControllerSimulation(Simulation):
     _cluster: OwnControllerCluster
 
+    @property
+    def _is_unclean(self) -> bool:
+        """Return whether leaders outside the ISR may be elected; clients then only write."""
+        return self._seed % UNCLEAN_SEEDS == 0
+
     def _make_cluster(
         self, seed: int, brokers: int, settings: Mapping[str, str], disk_delay_max_ms: int
     ) -> ClusterOfBrokers:
         is_balanced = "true" if self._entropy.below(2) else "false"
         own = {**settings, **SETTINGS, "auto.leader.rebalance.enable": is_balanced}
+        if self._is_unclean:
+            own["unclean.leader.election.enable"] = "true"
         return OwnControllerCluster(seed, brokers, own, disk_delay_max_ms=disk_delay_max_ms)
 
     def _make_faults(self, entropy: Entropy, *, power_failures: bool) -> BrokerFaults:
@@ -110,6 +119,9 @@ class ControllerSimulation(Simulation):
             )
             for n in range(3)
         ]
+        if self._is_unclean:
+            self._follow_growth()
+            return producers
         recreated = RecreatedTopicsClient(self._cluster, RECREATED, self._draw_entropy())
         producers.append(self._start_client(recreated.run))
         self._follow_growth()
@@ -133,6 +145,8 @@ class ControllerSimulation(Simulation):
             partition = TopicPartition(TOPIC, number)
             if partition not in self._partitions:
                 self._partitions.append(partition)
+                if self._is_unclean:
+                    continue
                 entropy = self._draw_entropy()
                 consumer = Consumer(self._cluster, partition, entropy, number, self._key_of)
                 self._consumers.append(consumer)

@@ -183,6 +183,7 @@ class ClusterOfBrokers:
         """``racks`` has the rack of each broker, by its id. Syncs take up to ``disk_delay_max_ms``."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop), "a simulation runs on virtual time"
+        self.settings = settings or {}
         self.entropy = SeededEntropy(seed)
         self.clock = VirtualClock(loop)
         self.network = MemoryNetwork(SeededEntropy(self.entropy.below(1 << 30)), delay_max_ms=delay_max_ms)
@@ -192,7 +193,7 @@ class ClusterOfBrokers:
             broker_id: SimulatedBroker(
                 self,
                 broker_id,
-                {**(settings or {}), **({"broker.rack": racks[broker_id]} if racks else {})},
+                {**self.settings, **({"broker.rack": racks[broker_id]} if racks else {})},
             )
             for broker_id in range(brokers)
         }
@@ -201,7 +202,7 @@ class ClusterOfBrokers:
                 entropy = SeededEntropy(self.entropy.below(1 << 30))
                 broker.files.draw_delay_s = partial(_draw_delay_s, entropy, disk_delay_max_ms)
         self._incarnations: list[Incarnation] = []
-        self._min_isr = int((settings or {}).get("min.insync.replicas", "1"))
+        self._min_isr = int(self.settings.get("min.insync.replicas", "1"))
         self.checker = self._make_checker()
         self.on_violation: Callable[[Violation], None] = _raise
         """Called with the first violation, after which nothing is checked."""

@@ -313,17 +313,21 @@ class InvariantChecker:
 
     # Leaders.
 
-    def _check_new_leader(self, change: _Change) -> None:
+    def _check_single_leader(self, change: _Change) -> None:
         epoch = change.now.leader_epoch
-        history = self._history(self._key_of(change.partition))
         leader = (change.broker_id, change.now.incarnation)
-        first = history.leaders.setdefault(epoch, leader)
+        first = self._history(self._key_of(change.partition)).leaders.setdefault(epoch, leader)
         if first != leader:
             raise Violation(
                 "two-leaders-in-epoch",
                 f"{change.partition.topic_partition} epoch {epoch}: broker and incarnation "
                 f"{first} and {leader}",
             )
+
+    def _check_new_leader(self, change: _Change) -> None:
+        self._check_single_leader(change)
+        epoch = change.now.leader_epoch
+        history = self._history(self._key_of(change.partition))
         mirror = history.mirrors[change.broker_id]
         if self._matches(history, mirror):
             return
@@ -435,6 +439,25 @@ class InvariantChecker:
         if len(set(stored.values())) != len(stored):
             twice = [value for value in stored.values() if list(stored.values()).count(value) > 1]
             raise Violation("duplicate", f"{partition}: {sorted(set(twice))}")
+
+
+class UncleanChecker(InvariantChecker):
+    """The invariants that are left with unclean elections, which lose committed records."""
+
+    def _check_changes(self, changes: list[_Change]) -> None:
+        for change in changes:
+            self._check_offsets(change)
+            if change.now.is_leader and change.has_new_role:
+                self._check_single_leader(change)
+
+    def on_acknowledged(self, partition: TopicPartition, offset: int, values: list[bytes]) -> None:
+        self.acknowledged_count += len(values)
+
+    def on_read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """Check nothing: the record may be lost."""
+
+    def _check_values(self, partition: TopicPartition, log: Log) -> None:
+        """Check nothing: records may be lost."""
 
 
 def _all_batches(log: Log) -> list[Batch]:

@@ -13,7 +13,7 @@ from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment,
 from odradek.testing.clock import Process
 from odradek.testing.cluster import BrokerSessions, ClusterOfBrokers, SimulatedBroker
 from odradek.testing.entropy import SeededEntropy
-from odradek.testing.invariants import InvariantChecker
+from odradek.testing.invariants import InvariantChecker, UncleanChecker
 from odradek.testing.own_controller.store_links import LinkedSessions, StoreLink
 from odradek.testing.own_controller.store_observer import ObservedEnsemble, StoreObserver
 
@@ -36,7 +36,8 @@ class OwnControllerCluster(ClusterOfBrokers):
         self._keys: dict[Partition, TopicPartition] = {}
 
     def _make_checker(self) -> InvariantChecker:
-        return InvariantChecker(
+        is_unclean = self.settings.get("unclean.leader.election.enable") == "true"
+        return (UncleanChecker if is_unclean else InvariantChecker)(
             self.current_incarnations, self.observer.states_by_key.get, self._copies_min, self.key_of
         )
 
