@@ -135,3 +135,10 @@ def test_topic_id_that_changes_is_reported():
     observed = _Observed()
     observed.create_topic(2)
     assert observed.violations == ["assignment-of-other-topic"]
+
+
+def test_partition_that_a_topic_loses_is_reported():
+    observed = _Observed()
+    assignment = TopicAssignment(bytes([1] * 16), {1: ReplicaAssignment((1, 2, 3))})
+    observed.observer.on_write(CONTROLLER_SESSION, [SetDataOp(TOPIC_PATH, encode_topic(assignment))])
+    assert observed.violations == ["partition-removed"]

@@ -12,6 +12,7 @@ states, and checks each write. Named violations:
 - ``leader-not-in-isr``, ``isr-empty``, ``isr-not-in-replicas``: a stored state makes no sense.
 - ``isr-changed-without-leader``: the ISR changed in a leader epoch although its leader has proposed nothing.
 - ``assignment-of-other-topic``: a topic's id changed while it existed.
+- ``partition-removed``: a topic lost a partition that has a state.
 """
 
 from __future__ import annotations
@@ -133,6 +134,9 @@ class StoreObserver:
             assignment, before = decode_topic(op.path, op.data), self.topics.get(topic)
             if before is not None and before.topic_id not in (None, assignment.topic_id):
                 raise Violation("assignment-of-other-topic", f"{topic}: {before} to {assignment}")
+            for number in () if before is None else before.partitions.keys() - assignment.partitions.keys():
+                if TopicPartition(topic, number) in self.states:
+                    raise Violation("partition-removed", f"{topic}: {before} to {assignment}")
             self.topics[topic] = assignment
 
     def _on_state(self, session_id: int, partition: TopicPartition, op: Op) -> None:
