@@ -54,7 +54,9 @@ def main() -> int:
     options = parser.parse_args()
     started = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
-    results, failures = run_seeds(seeds, options.controller, options.brokers, options.faults, options.processes)
+    results, failures = run_seeds(
+        seeds, options.controller, options.brokers, options.faults, options.processes
+    )
     print(
         f"{len(results) + len(failures)} seeds, {len(failures)} failures, "
         f"{sum(result.acknowledged for result in results)} acknowledged records, "

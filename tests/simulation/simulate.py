@@ -247,8 +247,7 @@ class ScriptedSimulation(Simulation):
         await self._wait_for(lambda: self._is_in_sync() and self._is_replicated(), "equal replicas")
         await self._wait_for(
             lambda: all(
-                consumer.position >= cluster.checker.committed_end(consumer.key)
-                for consumer in consumers
+                consumer.position >= cluster.checker.committed_end(consumer.key) for consumer in consumers
             ),
             "consumers at the end",
         )

@@ -279,9 +279,7 @@ class SimulatedCluster(ClusterOfBrokers):
         )
 
     def _make_checker(self) -> InvariantChecker:
-        return InvariantChecker(
-            self.current_incarnations, self.controller.state.states.get, self._copies_min
-        )
+        return InvariantChecker(self.current_incarnations, self.controller.state.states.get, self._copies_min)
 
     async def start(self) -> None:
         await self.controller.start()

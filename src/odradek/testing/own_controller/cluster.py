@@ -67,8 +67,11 @@ class OwnControllerCluster(ClusterOfBrokers):
         replicas = None if broker is None else broker.replicas
         replica = None if replicas is None else replicas.get_partition(*partition)
         leader = None if replica is None else replica.leader_state
-        return leader is None or replica is None or replica.leader_epoch != state.leader_epoch or (
-            leader.is_isr_change_pending
+        return (
+            leader is None
+            or replica is None
+            or replica.leader_epoch != state.leader_epoch
+            or (leader.is_isr_change_pending)
         )
 
     def assignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:

@@ -176,7 +176,10 @@ class StoreObserver:
             raise Violation("isr-not-in-replicas", f"{partition}: {state}, assignment {assignment}")
 
     def _check_change(
-        self, partition: TopicPartition, before: LeaderIsrAndControllerEpoch, state: LeaderIsrAndControllerEpoch
+        self,
+        partition: TopicPartition,
+        before: LeaderIsrAndControllerEpoch,
+        state: LeaderIsrAndControllerEpoch,
     ) -> None:
         change = f"{partition}: {before} to {state}"
         if state.leader_epoch < before.leader_epoch:
