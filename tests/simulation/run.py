@@ -12,7 +12,6 @@ from functools import partial
 from tests.simulation.simulate import FAULTS, Result, SimulationFailed, simulate
 from tests.simulation.simulate_controller import simulate_controller
 
-
 SIMULATIONS = {"scripted": simulate, "own": simulate_controller}
 
 

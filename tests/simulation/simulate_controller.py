@@ -180,7 +180,8 @@ class ControllerSimulation(Simulation):
 
     def _problems(self) -> dict[str, str]:
         """Return what is not as it must be in a healthy cluster, by the name of the violation."""
-        cluster, problems = self._cluster, {}
+        cluster = self._cluster
+        problems: dict[str, str] = {}
         nodes = cluster.ensemble.tree
         marks = nodes.names_under(znode_paths.DELETE_TOPICS)
         if cluster.controller() is None:
@@ -193,6 +194,13 @@ class ControllerSimulation(Simulation):
         for topic in nodes.names_under(znode_paths.TOPICS):
             if topic not in cluster.observer.topics:
                 problems["unknown-topic"] = topic
+        if (left := self._left_on_disk()) is not None:
+            problems["deleted-topic-on-disk"] = left
+        return problems | self._problems_of_partitions()
+
+    def _problems_of_partitions(self) -> dict[str, str]:
+        cluster = self._cluster
+        problems: dict[str, str] = {}
         for partition, assignment in cluster.assignments().items():
             state = cluster.observer.states.get(partition)
             if assignment.adding or assignment.removing:
@@ -203,8 +211,6 @@ class ControllerSimulation(Simulation):
                 problems["not-recovered"] = f"{partition}: {state}, replicas {assignment.replicas}"
             elif (unaware := self._unaware(partition, state.leader, state.leader_epoch)) is not None:
                 problems["metadata-outdated"] = f"{partition}: {state}, broker {unaware}"
-        if (left := self._left_on_disk()) is not None:
-            problems["deleted-topic-on-disk"] = left
         return problems
 
     def _unaware(self, partition: TopicPartition, leader: int, leader_epoch: int) -> int | None:

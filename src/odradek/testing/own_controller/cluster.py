@@ -30,7 +30,7 @@ class OwnControllerCluster(ClusterOfBrokers):
 
     def _prepare(self) -> None:
         self.links: dict[str, StoreLink] = {}
-        self.observer = StoreObserver(lambda violation: self.report(violation), self._has_proposed)
+        self.observer = StoreObserver(self.report, self._has_proposed)
         self.ensemble.on_write = self.observer.on_write
         self.store = self.ensemble.connect()
         self._keys: dict[Partition, TopicPartition] = {}
