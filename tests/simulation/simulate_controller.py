@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 
 from tests.simulation.admin_requests import Admin
 from tests.simulation.controller_faults import ControllerFaults
@@ -33,6 +33,8 @@ FAULTS = 15
 BROKERS = 4
 UNCLEAN_SEEDS = 10
 """One of so many seeds has unclean elections."""
+METADATA_MAX_AGE_S = 30.0
+"""Only new metadata leads away from a broker that was reassigned away and never got StopReplica, as in Kafka."""
 RECREATED = ("recreated-0", "recreated-1")
 SETTINGS = {
     "log.dirs": f"{DIRECTORY},{DIRECTORY}-2",
@@ -141,8 +143,8 @@ class ControllerSimulation(Simulation):
         self._start_client(self._follow_growth_for_ever)
         return producers
 
-    def _start_client(self, run: Callable[[], object]) -> asyncio.Future[None]:
-        client: asyncio.Future[None] = asyncio.ensure_future(run())  # type: ignore[arg-type]
+    def _start_client(self, run: Callable[[], Coroutine[None, None, None]]) -> asyncio.Future[None]:
+        client: asyncio.Future[None] = asyncio.ensure_future(run())
         client.add_done_callback(self._on_client_done)
         self._clients.append(client)
         return client
@@ -161,7 +163,9 @@ class ControllerSimulation(Simulation):
                 if self._is_unclean:
                     continue
                 entropy = self._draw_entropy()
-                consumer = Consumer(self._cluster, partition, entropy, number, self._key_of)
+                consumer = Consumer(
+                    self._cluster, partition, entropy, number, self._key_of, METADATA_MAX_AGE_S
+                )
                 self._consumers.append(consumer)
                 self._start_client(consumer.run)
 

@@ -36,10 +36,14 @@ FAILURES = (OSError, TimeoutError, ConnectionEnded)
 class ClusterClient:
     """Connections to brokers by id, and the leaders that their metadata names."""
 
-    def __init__(self, cluster: ClusterOfBrokers, host: str, entropy: Entropy) -> None:
+    def __init__(
+        self, cluster: ClusterOfBrokers, host: str, entropy: Entropy, max_age_s: float | None = None
+    ) -> None:
         self._cluster = cluster
         self._host = cluster.network.host(host)
         self._entropy = entropy
+        self._max_age_s = max_age_s
+        self._refreshed_at: dict[TopicPartition, float] = {}
         self._connections: dict[int, Client] = {}
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -58,7 +62,8 @@ class ClusterClient:
                 raise
 
     async def leader_of(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return leader and leader epoch, from the metadata of any broker."""
+        """Return leader and leader epoch, from the metadata of any broker, which is not older than allowed."""
+        self._forget_if_old(partition)
         while partition not in self.leaders:
             broker_ids = sorted(self._cluster.brokers)
             broker_id = broker_ids[self._entropy.below(len(broker_ids))]
@@ -76,6 +81,13 @@ class ClusterClient:
                 if entry.error_code == ErrorCode.NONE and entry.leader_id in self._cluster.brokers:
                     partition = TopicPartition(topic, entry.partition_index)
                     self.leaders[partition] = (entry.leader_id, entry.leader_epoch)
+                    self._refreshed_at[partition] = asyncio.get_running_loop().time()
+
+    def _forget_if_old(self, partition: TopicPartition) -> None:
+        """Forget a leader, as after ``metadata.max.age.ms``."""
+        if self._max_age_s is not None and partition in self.leaders:
+            if asyncio.get_running_loop().time() - self._refreshed_at[partition] > self._max_age_s:
+                self.forget_leader(partition)
 
     def forget_leader(self, partition: TopicPartition) -> None:
         self.leaders.pop(partition, None)
@@ -157,8 +169,9 @@ class Consumer:
         entropy: Entropy,
         number: int,
         key_of: KeyOf = lambda partition: partition,
+        max_age_s: float | None = None,
     ) -> None:
-        self._client = ClusterClient(cluster, f"consumer-{number}", entropy)
+        self._client = ClusterClient(cluster, f"consumer-{number}", entropy, max_age_s)
         self._checker: InvariantChecker = cluster.checker
         self._partition = partition
         self._key_of = key_of

@@ -26,7 +26,7 @@ CONTROLLER_SESSION, OTHER_SESSION = 7, 8
 
 class _Observed:
     def __init__(self):
-        self.violations = []
+        self.violations: list[str] = []
         self.has_proposed = True
         self.observer = StoreObserver(
             lambda violation: self.violations.append(violation.name), lambda *_: self.has_proposed

@@ -39,6 +39,7 @@ from odradek.testing.clock import VirtualClock
 from odradek.testing.invariants import Violation
 
 _TOPICS_PREFIX: Final = f"{znode_paths.TOPICS}/"
+_MARKS_PREFIX: Final = f"{znode_paths.DELETE_TOPICS}/"
 _ID_CHARACTERS: Final = 6
 
 OnWrite = Callable[[int, Sequence[Op]], None]
@@ -75,7 +76,11 @@ class StoreObserver:
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         self.states_by_key: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        """States by ``key``, also of topics that exist no more."""
+        """States by ``key``, also of topics that exist no more, without topics marked for deletion.
+
+        Their replicas are deleted one by one, so that an ISR member may have an empty log.
+        """
+        self.marked: set[str] = set()
         self.controller_epoch = 0
         self.write_count = 0
         self._controller_session = 0
@@ -97,6 +102,8 @@ class StoreObserver:
                     self._on_elected(session_id, op, ops)
                 elif op.path.startswith(_TOPICS_PREFIX):
                     self._on_topic_write(session_id, op)
+                elif op.path.startswith(_MARKS_PREFIX):
+                    self._on_mark(op)
         except Violation as violation:
             self._report(violation)
 
@@ -125,6 +132,15 @@ class StoreObserver:
             self._on_assignment(session_id, topic, op)
         elif len(below) == 3 and below[2] == "state":
             self._on_state(session_id, TopicPartition(topic, int(below[1])), op)
+
+    def _on_mark(self, op: Op) -> None:
+        topic = op.path[len(_MARKS_PREFIX) :]
+        if isinstance(op, DeleteOp):
+            self.marked.discard(topic)
+        elif topic in self.topics:
+            self.marked.add(topic)
+            for number in self.topics[topic].partitions:
+                self.states_by_key.pop(self.key(topic, number), None)
 
     def _on_assignment(self, session_id: int, topic: str, op: Op) -> None:
         if isinstance(op, DeleteOp):
@@ -155,7 +171,9 @@ class StoreObserver:
         self._check_state(partition, state, before)
         if before is not None:
             self._check_change(partition, before, state)
-        self.states[partition] = self.states_by_key[self.key(*partition)] = state
+        self.states[partition] = state
+        if partition.topic not in self.marked:
+            self.states_by_key[self.key(*partition)] = state
 
     def _check_state(
         self,
