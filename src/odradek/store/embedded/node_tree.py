@@ -50,7 +50,8 @@ class NodeTree:
         self.zxid = zxid
         self.nodes: dict[str, Node] = {"/": (b"", Stat(0, 0, 0, 0, 0, 0, 0, 0, 0))}
         self.ephemerals: dict[int, set[str]] = {}
-        self._names: dict[str, set[str]] = {}
+        # Dicts as sets that keep their order: a simulation repeats under any hash seed.
+        self._names: dict[str, dict[str, None]] = {}
         for path, node in nodes:
             self._put(path, node)
 
@@ -71,7 +72,7 @@ class NodeTree:
         if before is not None:
             self._remove_owner(path, before)
         else:
-            self._names.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
+            self._names.setdefault(parent_of(path), {})[path[path.rindex("/") + 1 :]] = None
         if node[1].ephemeral_owner:
             self.ephemerals.setdefault(node[1].ephemeral_owner, set()).add(path)
         self.nodes[path] = node
@@ -84,7 +85,7 @@ class NodeTree:
         self._names.pop(path, None)
         names = self._names.get(parent_of(path))
         if names is not None:  # the parent may have been removed before its child
-            names.discard(path[path.rindex("/") + 1 :])
+            names.pop(path[path.rindex("/") + 1 :], None)
             if not names:
                 del self._names[parent_of(path)]
 
