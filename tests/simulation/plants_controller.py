@@ -123,8 +123,26 @@ CONTROLLER_PLANTS: Final = [
     SimulationPlant(
         "leave a finished reassignment in the topic's znode",
         f"{MACHINE}/reassignment.py",
-        "    yield _write_assignment(context, partition, completed)\n",
+        "    yield from _write_assignment(context, partition, completed)\n",
         "",
+    ),
+    SimulationPlant(
+        "send a restarted broker its former leader epoch after a failover",
+        f"{MACHINE}/startup.py",
+        "    yield from _fail_restarted(context, restarted_replicas(context, event.zxids))\n",
+        "",
+    ),
+    SimulationPlant(
+        "keep removed replicas in the ISR when a reassignment completes",
+        f"{MACHINE}/leader_election.py",
+        "    isr = tuple(replica for replica in leader_and_isr.isr if replica in target)\n",
+        "    isr = leader_and_isr.isr\n",
+    ),
+    SimulationPlant(
+        "drop a topic from metadata while it is reassigned",
+        f"{MACHINE}/context.py",
+        "        return topic in self.deletions.queued and not self.is_reassigning(topic)\n",
+        "        return topic in self.deletions.queued\n",
     ),
     SimulationPlant(
         "remove a topic before all its replicas are deleted",

@@ -10,6 +10,7 @@ from odradek.controller.actions import (
     NO_VERSION,
     Action,
     AssignTopicIds,
+    ReadAssignment,
     ReadPartitionStates,
     ReadReassignmentNode,
     ReadUncleanElection,
@@ -29,8 +30,11 @@ from odradek.controller.live_broker import LiveBroker
 from odradek.controller.machine.context import ControllerContext, ControllerSettings
 from odradek.controller.machine.dispatch import handle
 from odradek.model.ids import TopicPartition
+from odradek.store import znode_paths
 from odradek.store.controller_election import ControllerMoved
 from odradek.store.partition_states import VersionedLeaderAndIsr
+from odradek.store.port import MATCH_ANY_VERSION, BadVersion, TooLarge
+from odradek.store.topics import VersionedTopic
 from odradek.store.znodes import BrokerRegistration, TopicAssignment
 
 Request = SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
@@ -47,6 +51,13 @@ class StoreModel:
     def __init__(self) -> None:
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, VersionedLeaderAndIsr] = {}
+        self.zxids: dict[TopicPartition, int] = {}
+        """Zxids of states that were not written in this scenario."""
+        self.versions: dict[str, int] = {}
+        """Versions of topics' znodes, unless 0."""
+        self.concurrent_growth: dict[str, TopicAssignment] = {}
+        """Assignments that others write just before the next write of a topic."""
+        self.too_large: set[str] = set()
         self.deletion_marks: set[str] = set()
         self.unclean_topics: set[str] = set()
         self.reassignment_node: dict[TopicPartition, tuple[int, ...]] = {}
@@ -66,9 +77,12 @@ class StoreModel:
                 assigned = {t: TopicAssignment(NEW_TOPIC_ID, a.partitions) for t, a in action.topics.items()}
                 self.topics.update(assigned)
                 return assigned
+            case ReadAssignment():
+                assignment = self.topics.get(action.topic)
+                return None if assignment is None else VersionedTopic(assignment, self.version(action.topic))
             case WriteAssignment():
                 self.check_epoch(controller_epoch)
-                self.topics[action.topic] = action.assignment
+                self.write_assignment(action)
             case ReadReassignmentNode():
                 return dict(self.reassignment_node)
             case WriteReassignmentNode():
@@ -88,6 +102,21 @@ class StoreModel:
         if controller_epoch < self.controller_epoch:
             raise ControllerMoved("/controller_epoch")
 
+    def version(self, topic: str) -> int:
+        return self.versions.get(topic, 0)
+
+    def write_assignment(self, action: WriteAssignment) -> None:
+        topic = action.topic
+        if topic in self.concurrent_growth:
+            self.topics[topic] = self.concurrent_growth.pop(topic)
+            self.versions[topic] = self.version(topic) + 1
+        if topic in self.too_large:
+            raise TooLarge(znode_paths.topic(topic))
+        if action.expected_version not in (MATCH_ANY_VERSION, self.version(topic)):
+            raise BadVersion(znode_paths.topic(topic))
+        self.topics[topic] = action.assignment
+        self.versions[topic] = self.version(topic) + 1
+
     def write(self, action: WritePartitionStates) -> WriteOutcome:
         written: dict[TopicPartition, VersionedLeaderAndIsr] = {}
         conflicts = []
@@ -98,6 +127,8 @@ class StoreModel:
             else:
                 written[partition] = VersionedLeaderAndIsr(leader_and_isr, expected + 1)
         self.states.update(written)
+        for partition in written:
+            self.zxids.pop(partition, None)
         return WriteOutcome(written, conflicts)
 
     def remove(self, topic: str) -> None:
@@ -117,12 +148,17 @@ class ControllerMachine:
 
     def run(self, event: ControllerEvent) -> list[Action]:
         """Handle an event to its end; return its actions. ``reply`` has its reply."""
-        steps, result, executed = handle(self.context, event), None, []
+        steps, executed = handle(self.context, event), []
         try:
+            action = next(steps)
             while True:
-                action = steps.send(result)
                 executed.append(action)
-                result = self.store.answer(action, self.context.controller_epoch)
+                try:
+                    result = self.store.answer(action, self.context.controller_epoch)
+                except (BadVersion, TooLarge) as error:
+                    action = steps.throw(error)
+                else:
+                    action = steps.send(result)
         except StopIteration as end:
             self.reply = end.value
         return executed
@@ -135,7 +171,7 @@ class ControllerMachine:
             self.context.set_topic(topic, assignment)
         self.context.partitions = dict(self.store.states)
         self.context.deletions.queued = set(self.store.deletion_marks)
-        return self.run(ContextLoaded())
+        return self.run(ContextLoaded(dict(self.store.zxids)))
 
 
 def requests(executed: Iterable[Action]) -> list[Request]:

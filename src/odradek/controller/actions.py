@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.port import StoreError
+from odradek.store.port import MATCH_ANY_VERSION, StoreError
 from odradek.store.znodes import LeaderIsrAndControllerEpoch, TopicAssignment
 
 NO_VERSION = -1
@@ -100,11 +100,19 @@ class AssignTopicIds:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAssignment:
+    """Result: ``VersionedTopic``, the topic's stored assignment; None if there is no such topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriteAssignment:
-    """Replace a topic's assignment."""
+    """Replace a topic's assignment. Another version of its znode than the expected one: ``BadVersion``."""
 
     topic: str
     assignment: TopicAssignment
+    expected_version: int = MATCH_ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,7 @@ StoreAction = (
     | WritePartitionStates
     | ReadUncleanElection
     | AssignTopicIds
+    | ReadAssignment
     | WriteAssignment
     | RemoveTopic
     | RemoveDeletionMarks

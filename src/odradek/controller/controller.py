@@ -49,7 +49,7 @@ from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.replication.control_requests import ControlResult
 from odradek.store.controller_election import Fence
-from odradek.store.partition_states import read_partition_states
+from odradek.store.partition_states import read_partition_states_and_zxids
 from odradek.store.port import Store, StoreError, Unavailable
 from odradek.telemetry import events
 
@@ -248,8 +248,10 @@ class Controller:
     async def _load(self) -> None:
         context = self._context
         await self._watches.load(self._fence)
-        context.partitions = await read_partition_states(self._store, context.all_partitions())
-        await self._handle(ContextLoaded())
+        context.partitions, zxids = await read_partition_states_and_zxids(
+            self._store, context.all_partitions()
+        )
+        await self._handle(ContextLoaded(zxids))
         self._watches.load_requests()
         self._schedule_leader_balance(FIRST_LEADER_BALANCE_MS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.controller.live_broker import LiveBroker
@@ -15,6 +15,9 @@ from odradek.store.znodes import TopicAssignment
 @dataclass(frozen=True, slots=True)
 class ContextLoaded:
     """This broker was elected, and the controller context has been read from the store."""
+
+    zxids: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Zxid of the last write of each partition state, comparable with broker epochs."""
 
 
 @dataclass(frozen=True, slots=True)

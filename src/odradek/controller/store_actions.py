@@ -9,6 +9,7 @@ from odradek.config import topic as topic_settings
 from odradek.controller.actions import (
     NO_VERSION,
     AssignTopicIds,
+    ReadAssignment,
     ReadPartitionStates,
     ReadReassignmentNode,
     ReadUncleanElection,
@@ -51,7 +52,7 @@ from odradek.store.port import (
     StoreError,
     Unavailable,
 )
-from odradek.store.topics import remove_topic, unmark_for_deletion, write_assignment
+from odradek.store.topics import read_topics, remove_topic, unmark_for_deletion, write_assignment
 from odradek.store.znodes import TopicAssignment, decode_config
 from odradek.telemetry import events
 
@@ -94,6 +95,8 @@ class StoreActions:
                 return await self._read_unclean_election(action)
             case AssignTopicIds():
                 return await self._assign_topic_ids(action)
+            case ReadAssignment():
+                return (await read_topics(self._store, [action.topic])).get(action.topic)
             case ReadReassignmentNode():
                 return await read_reassignment_request(self._store)
         await self._write(action)
@@ -103,7 +106,7 @@ class StoreActions:
         store, fence = self._store, self._fence
         match action:
             case WriteAssignment():
-                await write_assignment(store, action.topic, action.assignment, fence=fence)
+                await write_assignment(store, action.topic, action.assignment, action.expected_version, fence)
             case RemoveTopic():
                 await remove_topic(store, action.topic, fence)
             case RemoveDeletionMarks():

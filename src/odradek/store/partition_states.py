@@ -48,8 +48,17 @@ async def read_partition_states(
     store: Store, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, VersionedLeaderAndIsr]:
     """Return the stored states; partitions without one, or with one that cannot be decoded, are omitted."""
+    states, _ = await read_partition_states_and_zxids(store, partitions)
+    return states
+
+
+async def read_partition_states_and_zxids(
+    store: Store, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, VersionedLeaderAndIsr], dict[TopicPartition, int]]:
+    """Return the stored states, and the zxid of the last write of each."""
     requested = list(partitions)
-    states = {}
+    states: dict[TopicPartition, VersionedLeaderAndIsr] = {}
+    zxids: dict[TopicPartition, int] = {}
     nodes = await store.get_many(map(znode_paths.partition_state, requested))
     for partition, node in zip(requested, nodes, strict=True):
         if node is not None:
@@ -59,7 +68,8 @@ async def read_partition_states(
                 log.error("partition_state_not_decoded", reason=str(error))
             else:
                 states[partition] = VersionedLeaderAndIsr(state, node[1].version)
-    return states
+                zxids[partition] = node[1].mzxid
+    return states, zxids
 
 
 async def write_partition_states(
@@ -86,7 +96,7 @@ async def create_partition_states(
 
     Parent nodes left by an earlier attempt are used.
     """
-    topics = {partition.topic for partition in states}
+    topics = dict.fromkeys(partition.topic for partition in states)
     roots = [znode_paths.partitions(topic) for topic in topics]
     for root, node in zip(roots, await store.get_many(roots), strict=True):
         if node is None:

@@ -98,6 +98,20 @@ class Scenario:
             name, _, fields = item.partition("=")
             self.machine.store.states[partition(name)] = _stored(fields)
 
+    def _zxids(self, *arguments: str) -> None:
+        """zxids orders-0=50 - the last write of a state, on the scale of broker epochs."""
+        for item in arguments:
+            name, _, zxid = item.partition("=")
+            self.machine.store.zxids[partition(name)] = int(zxid)
+
+    def _growth_before_write(self, *arguments: str) -> None:
+        """growth_before_write orders=a/1,2/2,1 - a topic grows just before its next write."""
+        self.machine.store.concurrent_growth.update(_topic(item) for item in arguments)
+
+    def _too_large(self, *topics: str) -> None:
+        """too_large orders - writes of this topic exceed the limit of the store."""
+        self.machine.store.too_large.update(topics)
+
     def _deletion_marks(self, *topics: str) -> None:
         self.machine.store.deletion_marks.update(topics)
 
@@ -283,7 +297,8 @@ def _result(text: str) -> tuple[TopicPartition, ErrorCode]:
 
 def _format_actions(executed: Iterable[Action], controller_epoch: int) -> list[str]:
     """Return a line per action; equal LeaderAndIsr requests to several brokers are one."""
-    shown = (action for action in executed if not isinstance(action, actions.ReadReassignmentNode))
+    hidden = (actions.ReadReassignmentNode, actions.ReadAssignment)
+    shown = (action for action in executed if not isinstance(action, hidden))
     lines = [_format_action(action, controller_epoch) for action in shown]
     grouped = []
     for (_, text), items in groupby(lines, key=lambda line: (line[0], line[2])):

@@ -1,6 +1,7 @@
 """Leader elections and changes of the ISR."""
 
 from odradek.controller.machine.leader_election import (
+    elect_after_restart,
     elect_first_leader,
     elect_offline_leader,
     elect_preferred_leader,
@@ -64,8 +65,26 @@ def test_preferred_leader_is_the_first_replica_in_sync():
 
 def test_reassigned_leader_is_the_first_target_in_sync():
     stored = State(1, 4, (1, 2, 4), 5)
-    assert elect_reassignment_leader(stored, (3, 4, 2), {1, 2, 3, 4}, 7) == State(4, 5, (1, 2, 4), 7)
+    assert elect_reassignment_leader(stored, (3, 4, 2), {1, 2, 3, 4}, 7) == State(4, 5, (2, 4), 7)
     assert elect_reassignment_leader(stored, (3, 4), {1, 2, 3}, 7) is None
+
+
+def test_leader_in_the_target_leads_on():
+    stored = State(4, 4, (1, 2, 4), 5)
+    assert elect_reassignment_leader(stored, (2, 4), {1, 2, 4}, 7) == State(4, 5, (2, 4), 7)
+
+
+def test_restarted_broker_leaves_the_isr():
+    stored = State(1, 4, (1, 2, 3), 5)
+    assert elect_after_restart(stored, (1, 3, 2), {1, 2, 3}, {1}, 7) == State(3, 5, (2, 3), 7)
+    assert elect_after_restart(stored, (1, 3, 2), {1, 2, 3}, {2}, 7) == State(1, 5, (1, 3), 7)
+    assert elect_after_restart(stored, (1, 3, 2), {1, 2}, {1}, 7) == State(2, 5, (2,), 7)
+    assert elect_after_restart(State(1, 4, (1,), 5), (1, 2), {1, 2}, {2}, 7) == State(1, 5, (1,), 7)
+
+
+def test_restarted_broker_leads_on_if_no_other_is_in_sync():
+    assert elect_after_restart(State(1, 4, (1, 3), 5), (1, 2, 3), {1, 2}, {1}, 7) == State(1, 5, (1, 3), 7)
+    assert elect_after_restart(State(3, 4, (1, 3), 5), (1, 2, 3), {1, 2}, {1}, 7) is None
 
 
 def test_broker_that_shuts_down_leaves_the_isr():

@@ -12,6 +12,7 @@ from odradek.controller.actions import (
     NO_VERSION,
     AssignTopicIds,
     PartitionStateWrite,
+    ReadAssignment,
     ReadPartitionStates,
     ReadReassignmentNode,
     ReadUncleanElection,
@@ -33,7 +34,8 @@ from odradek.store.configs import change_config
 from odradek.store.controller_election import ControllerMoved, elect
 from odradek.store.embedded.database import MEMORY
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.port import NoNode
+from odradek.store.partition_states import read_partition_states_and_zxids
+from odradek.store.port import BadVersion, NoNode
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics
 from odradek.store.znodes import (
     LeaderIsrAndControllerEpoch,
@@ -177,6 +179,33 @@ def test_former_controller_writes_nothing(run_scenario, action):
         with pytest.raises(ControllerMoved):
             await fixture.execute(action)
         assert {path: node[0] for path, node in fixture.ensemble.tree.nodes.items()} == nodes
+
+    run_scenario(scenario)
+
+
+def test_assignment_is_written_over_the_version_that_was_read(run_scenario):
+    async def scenario(fixture):
+        first = await fixture.execute(ReadAssignment("orders"))
+        grown = TopicAssignment(ASSIGNMENT.topic_id, {**ASSIGNMENT.partitions, 3: ReplicaAssignment((1, 2))})
+        await fixture.execute(WriteAssignment("orders", grown, first.version))
+        with pytest.raises(BadVersion):
+            await fixture.execute(WriteAssignment("orders", ASSIGNMENT, first.version))
+        assert (await fixture.execute(ReadAssignment("orders"))).assignment == grown
+        assert await fixture.execute(ReadAssignment("nowhere")) is None
+
+    run_scenario(scenario)
+
+
+def test_zxid_of_a_state_is_that_of_its_last_write(run_scenario):
+    async def scenario(fixture):
+        await fixture.execute(create(*ORDERS))
+        _, created = await read_partition_states_and_zxids(fixture.store, ORDERS)
+        registered = await fixture.store.create("/brokers/ids/7", b"{}")
+        await fixture.execute(WritePartitionStates({ORDERS[1]: PartitionStateWrite(NEXT, 0)}))
+        states, zxids = await read_partition_states_and_zxids(fixture.store, ORDERS)
+        broker_epoch = (await fixture.store.get(registered))[1].czxid
+        assert states[ORDERS[1]].leader_and_isr == NEXT
+        assert created[ORDERS[0]] == zxids[ORDERS[0]] < broker_epoch < zxids[ORDERS[1]]
 
     run_scenario(scenario)
 

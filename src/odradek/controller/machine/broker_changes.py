@@ -77,7 +77,7 @@ def _start_brokers(
     existing = context.live_or_shutting_down
     context.brokers.update((broker_id, now[broker_id]) for broker_id in sorted(broker_ids))
     yield from send_update_metadata(context, existing)
-    led = [p for p in context.partitions if not context.is_queued_for_deletion(p.topic)]
+    led = [p for p in context.partitions if not context.is_being_deleted(p.topic)]
     yield from send_update_metadata(context, broker_ids, led)
     yield from _bring_online(context, context.replicas_on(broker_ids))
     yield from resume_reassignments(context, broker_ids)
@@ -109,8 +109,8 @@ def _take_offline(
     """Elect other leaders, remove replicas from ISRs, halt deletions (Kafka's onReplicasBecomeOffline)."""
     yield from handle_partition_state_changes(context, _with_offline_leader(context), PartitionState.OFFLINE)
     elections = yield from trigger_online_state_change(context)
-    to_delete = [r for r in replicas if context.is_queued_for_deletion(r.partition.topic)]
-    others = [r for r in replicas if not context.is_queued_for_deletion(r.partition.topic)]
+    to_delete = [r for r in replicas if context.is_being_deleted(r.partition.topic)]
+    others = [r for r in replicas if not context.is_being_deleted(r.partition.topic)]
     yield from handle_replica_state_changes(context, others, ReplicaState.OFFLINE, failed_in)
     yield from topic_deletion.fail_replica_deletion(context, to_delete)
     is_sent = bool(others) or any(not isinstance(r, ElectionFailed) for r in elections.values())
@@ -123,7 +123,7 @@ def _with_offline_leader(context: ControllerContext) -> list[TopicPartition]:
         partition
         for partition, stored in context.partitions.items()
         if not context.is_replica_online(stored.leader_and_isr.leader, partition)
-        and not context.is_queued_for_deletion(partition.topic)
+        and not context.is_being_deleted(partition.topic)
     ]
 
 
@@ -200,7 +200,7 @@ def on_controlled_shutdown_requested(
         stored = context.partitions.get(partition)
         if stored is None or len(context.replicas_of(partition)) == 1:
             continue
-        if not context.is_queued_for_deletion(partition.topic):
+        if not context.is_being_deleted(partition.topic):
             (led if stored.leader_and_isr.leader == broker_id else followed).append(partition)
     yield from handle_partition_state_changes(
         context, led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN

@@ -165,6 +165,14 @@ class ControllerContext:
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.deletions.queued
 
+    def is_being_deleted(self, topic: str) -> bool:
+        """Return whether a topic is queued for deletion and not held up by a reassignment.
+
+        Until the reassignment ends, the topic is announced and elects leaders like any other: brokers that
+        dropped it from their metadata could not replicate it to the target, and both changes would be stuck.
+        """
+        return topic in self.deletions.queued and not self.is_reassigning(topic)
+
     def is_reassigning(self, topic: str) -> bool:
         return bool(self.reassigning) and any(p in self.reassigning for p in self.partitions_of(topic))
 

@@ -68,7 +68,7 @@ def elect_preferred_leader(
     controller_epoch: int,
 ) -> LeaderIsrAndControllerEpoch | None:
     """Elect the first replica, if it is live and in the ISR."""
-    return elect_reassignment_leader(leader_and_isr, replicas[:1], live, controller_epoch)
+    return _elect_in_sync(leader_and_isr, replicas[:1], live, controller_epoch)
 
 
 def elect_reassignment_leader(
@@ -77,10 +77,13 @@ def elect_reassignment_leader(
     live: Collection[int],
     controller_epoch: int,
 ) -> LeaderIsrAndControllerEpoch | None:
-    """Elect the first target replica that is live and in the ISR; the ISR stays."""
-    isr = leader_and_isr.isr
-    leader = next((replica for replica in target if replica in live and replica in isr), None)
-    return None if leader is None else _with(leader_and_isr, leader, isr, controller_epoch)
+    """Keep a live leader in the target, or elect the first live target replica in the ISR.
+
+    All others leave the ISR with this write: a leader that knows only the target does not wait for them.
+    """
+    isr = tuple(replica for replica in leader_and_isr.isr if replica in target)
+    candidates = [leader_and_isr.leader, *target]
+    return _elect_in_sync(replace(leader_and_isr, isr=isr), candidates, live, controller_epoch)
 
 
 def elect_shutdown_leader(
@@ -92,7 +95,27 @@ def elect_shutdown_leader(
 ) -> LeaderIsrAndControllerEpoch | None:
     """Elect the first live ISR member that is not shutting down; those that are leave the ISR."""
     isr = tuple(replica for replica in leader_and_isr.isr if replica not in shutting_down)
-    return elect_reassignment_leader(replace(leader_and_isr, isr=isr), replicas, live, controller_epoch)
+    return _elect_in_sync(replace(leader_and_isr, isr=isr), replicas, live, controller_epoch)
+
+
+def elect_after_restart(
+    leader_and_isr: LeaderIsrAndControllerEpoch,
+    replicas: Sequence[int],
+    live: Collection[int],
+    restarted: Collection[int],
+    controller_epoch: int,
+) -> LeaderIsrAndControllerEpoch | None:
+    """Start a new leader epoch after live brokers have restarted: they leave the ISR, and lead no longer.
+
+    If no other member is live, leader and ISR stay. None: the leader is dead, too, and an election follows.
+    """
+    isr = tuple(member for member in leader_and_isr.isr if member in live and member not in restarted)
+    if isr:
+        candidates = [leader_and_isr.leader, *replicas]
+        return _elect_in_sync(replace(leader_and_isr, isr=isr), candidates, live, controller_epoch)
+    if leader_and_isr.leader in live:
+        return increment_leader_epoch(leader_and_isr, controller_epoch)
+    return None
 
 
 def remove_from_isr(
@@ -109,6 +132,18 @@ def increment_leader_epoch(
 ) -> LeaderIsrAndControllerEpoch:
     """Keep leader and ISR in a new leader epoch."""
     return _with(leader_and_isr, leader_and_isr.leader, leader_and_isr.isr, controller_epoch)
+
+
+def _elect_in_sync(
+    leader_and_isr: LeaderIsrAndControllerEpoch,
+    candidates: Sequence[int],
+    live: Collection[int],
+    controller_epoch: int,
+) -> LeaderIsrAndControllerEpoch | None:
+    """Elect the first candidate that is live and in the ISR; the ISR stays."""
+    isr = leader_and_isr.isr
+    leader = next((replica for replica in candidates if replica in live and replica in isr), None)
+    return None if leader is None else _with(leader_and_isr, leader, isr, controller_epoch)
 
 
 def _with(

@@ -65,8 +65,7 @@ def trigger_online_state_change(
     partitions = [
         partition
         for partition in context.without_leader
-        if not context.is_queued_for_deletion(partition.topic)
-        and (topics is None or partition.topic in topics)
+        if not context.is_being_deleted(partition.topic) and (topics is None or partition.topic in topics)
     ]
     return (yield from handle_partition_state_changes(context, partitions, PartitionState.ONLINE))
 

@@ -5,8 +5,12 @@ and RR (removing). So it survives a failover, and can be cancelled or replaced. 
 
 - The new RS, AR and RR are written. Replicas that a replaced reassignment was adding are stopped.
 - Until the ISR contains the target: a new leader epoch with the new RS for all replicas, and AR is started.
-- Then: RS becomes the target in memory, a leader in it is elected if needed, RR leaves the ISR and is
-  deleted, and RS is written last, because only the znode knows which replicas are to be removed.
+- Then: RS becomes the target in memory. One write starts a new leader epoch, with a leader in the target and
+  without RR in the ISR. RR is deleted. RS is written last, because only the znode knows which replicas are to
+  be removed.
+
+An assignment is read before it is written, and written over the version that was read: partitions that were
+added to the topic meanwhile stay.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.controller.actions import (
+    ReadAssignment,
     ReadReassignmentNode,
     RemoveReassignmentNode,
     Steps,
@@ -22,9 +27,13 @@ from odradek.controller.actions import (
 )
 from odradek.controller.events import ReassignmentNodeChanged, ReassignmentsListed, ReassignmentsRequested
 from odradek.controller.machine.context import ControllerContext, Replica
-from odradek.controller.machine.leader_election import Election, increment_leader_epoch
+from odradek.controller.machine.leader_election import (
+    Election,
+    elect_reassignment_leader,
+    increment_leader_epoch,
+)
 from odradek.controller.machine.partition_state_machine import handle_partition_state_changes
-from odradek.controller.machine.partition_state_updates import update_partition_states
+from odradek.controller.machine.partition_state_updates import ATTEMPTS_MAX, Decide, update_partition_states
 from odradek.controller.machine.replica_state_machine import handle_replica_state_changes
 from odradek.controller.machine.request_batch import RequestBatch, send_update_metadata
 from odradek.controller.machine.states import PartitionState, ReplicaState
@@ -32,6 +41,8 @@ from odradek.controller.machine.topic_deletion import mark_ineligible, resume_de
 from odradek.controller.replies import ApiError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.store.port import BadPayload, BadVersion, NoNode, TooLarge
+from odradek.store.topics import VersionedTopic
 from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
 
@@ -93,8 +104,7 @@ def on_reassignments_requested(
             accepted[partition] = planned
     yield from _remove_from_node(accepted)
     for partition, assignment in accepted.items():
-        yield from _proceed(context, partition, assignment)
-        results[partition] = ApiError()
+        results[partition] = yield from _proceed(context, partition, assignment)
     return results
 
 
@@ -149,8 +159,11 @@ def _plan(
     if assignment is None or context.is_queued_for_deletion(partition.topic):
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
     if target is None:
-        return reassign(assignment, origin_of(assignment))
-    return _check_target(context, assignment, target) or reassign(assignment, target)
+        target = origin_of(assignment)
+    elif (error := _check_target(context, assignment, target)) is not None:
+        return error
+    planned = reassign(assignment, target)
+    return _check_in_sync(context, partition, planned) or planned
 
 
 def _check_target(
@@ -169,6 +182,20 @@ def _check_target(
     else:
         problem = f"added replicas must be on live brokers {sorted(context.live_brokers)}, got {sorted(dead)}"
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _check_in_sync(
+    context: ControllerContext, partition: TopicPartition, planned: ReplicaAssignment
+) -> ApiError | None:
+    """Refuse to stop all in-sync replicas, which a former reassignment was adding."""
+    stored = context.partitions.get(partition)
+    if stored is None or any(member in planned.replicas for member in stored.leader_and_isr.isr):
+        return None
+    isr = list(stored.leader_and_isr.isr)
+    return ApiError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"an in-sync replica of {isr} must stay, got {list(planned.replicas)}",
+    )
 
 
 def _is_complete(
@@ -198,9 +225,8 @@ def _start_from_node(
         planned = _plan(context, partition, target)
         if isinstance(planned, ApiError):
             log.warning("reassignment_rejected", partition=partition, reason=planned.message)
-        else:
+        elif not (yield from _proceed(context, partition, planned)).code:
             accepted.add(partition)
-            yield from _proceed(context, partition, planned)
     if len(accepted) < len(targets):
         yield from _remove_from_node(targets.keys() - accepted)
     return accepted
@@ -208,10 +234,15 @@ def _start_from_node(
 
 def _proceed(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
-) -> Steps[None]:
-    """Take a reassignment as far as the ISR allows. May be called again at any point."""
+) -> Steps[ApiError]:
+    """Take a reassignment as far as the ISR allows. May be called again at any point.
+
+    Return the error of an assignment that cannot be written; nothing has changed then.
+    """
     mark_ineligible(context, [partition.topic], "a partition is being reassigned")
-    yield from _update_assignment(context, partition, assignment)
+    error = yield from _update_assignment(context, partition, assignment)
+    if error.code:
+        return error
     if _is_complete(context, partition, assignment):
         yield from _complete(context, partition, assignment)
     else:
@@ -219,18 +250,21 @@ def _proceed(
         for replica in (Replica(partition, broker_id) for broker_id in assignment.adding):
             if context.replica_state(replica) is ReplicaState.NON_EXISTENT:
                 yield from handle_replica_state_changes(context, [replica], ReplicaState.NEW)
+    return ApiError()
 
 
 def _update_assignment(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
-) -> Steps[None]:
+) -> Steps[ApiError]:
     """Write the new assignment, then stop replicas that only the former one had."""
     former = context.assignment_of(partition)
     if former == assignment:
-        return
-    yield _write_assignment(context, partition, assignment)
-    context.set_assignment(partition, assignment)
-    yield from _remove_replicas(context, partition, set(former.replicas) - set(assignment.replicas))
+        return ApiError()
+    error = yield from _write_assignment(context, partition, assignment)
+    if not error.code:
+        context.set_assignment(partition, assignment)
+        yield from _remove_replicas(context, partition, set(former.replicas) - set(assignment.replicas))
+    return error
 
 
 def _complete(
@@ -242,7 +276,7 @@ def _complete(
     context.set_assignment(partition, completed)
     yield from _move_leader(context, partition, completed)
     yield from _remove_replicas(context, partition, assignment.removing)
-    yield _write_assignment(context, partition, completed)
+    yield from _write_assignment(context, partition, completed)
     yield from _remove_from_node({partition}, completed.replicas)
     yield from send_update_metadata(context, context.live_or_shutting_down, [partition])
     log.info("reassignment_completed", partition=partition, replicas=list(completed.replicas))
@@ -252,11 +286,16 @@ def _complete(
 def _move_leader(
     context: ControllerContext, partition: TopicPartition, completed: ReplicaAssignment
 ) -> Steps[None]:
-    """Elect a leader among the target, or send the leader its new replicas under a new epoch."""
+    """Start a new leader epoch with the target as replicas, in which one of them leads."""
     stored = context.partitions.get(partition)
     leader = None if stored is None else stored.leader_and_isr.leader
     if leader in completed.replicas and context.is_replica_online(leader, partition):
-        yield from _bump_leader_epoch(context, partition)
+        live, epoch = context.online_replicas_of(partition), context.controller_epoch
+        yield from _start_leader_epoch(
+            context,
+            partition,
+            lambda _, state: elect_reassignment_leader(state, completed.replicas, live, epoch),
+        )
     else:
         yield from handle_partition_state_changes(
             context, [partition], PartitionState.ONLINE, Election.REASSIGNMENT
@@ -273,10 +312,15 @@ def _remove_replicas(
 
 
 def _bump_leader_epoch(context: ControllerContext, partition: TopicPartition) -> Steps[None]:
-    """Start a new leader epoch, and send the state to all replicas."""
-    written = yield from update_partition_states(
-        context, [partition], lambda _, state: increment_leader_epoch(state, context.controller_epoch)
+    """Start a new leader epoch with the same leader and ISR."""
+    yield from _start_leader_epoch(
+        context, partition, lambda _, state: increment_leader_epoch(state, context.controller_epoch)
     )
+
+
+def _start_leader_epoch(context: ControllerContext, partition: TopicPartition, decide: Decide) -> Steps[None]:
+    """Write the next state, and send it to all replicas."""
+    written = yield from update_partition_states(context, [partition], decide)
     if partition in written:
         batch = RequestBatch(context)
         batch.add_leader_and_isr(context.replicas_of(partition), partition)
@@ -285,11 +329,30 @@ def _bump_leader_epoch(context: ControllerContext, partition: TopicPartition) ->
 
 def _write_assignment(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
-) -> WriteAssignment:
-    """Return the write of a topic's assignment with that of one partition replaced."""
-    topic = context.topics[partition.topic]
-    partitions = {**topic.partitions, partition.partition: assignment}
-    return WriteAssignment(partition.topic, TopicAssignment(topic.topic_id, partitions))
+) -> Steps[ApiError]:
+    """Replace the assignment of one partition in its topic's znode; return the error if that cannot be."""
+    topic_id = context.topics[partition.topic].topic_id
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            stored: VersionedTopic | None = yield ReadAssignment(partition.topic)
+            if stored is None or stored.assignment.topic_id != topic_id:
+                return _refuse_write(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+            partitions = {**stored.assignment.partitions, partition.partition: assignment}
+            yield WriteAssignment(partition.topic, TopicAssignment(topic_id, partitions), stored.version)
+        except BadVersion:
+            continue
+        except NoNode:
+            return _refuse_write(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        except (BadPayload, TooLarge) as error:
+            return _refuse_write(partition, ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
+        return ApiError()
+    reason = f"the topic was changed {ATTEMPTS_MAX} times meanwhile"
+    return _refuse_write(partition, ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
+
+
+def _refuse_write(partition: TopicPartition, code: ErrorCode, reason: str) -> ApiError:
+    log.error("assignment_not_written", partition=partition, reason=reason)
+    return ApiError(code, reason)
 
 
 def _remove_from_node(partitions: Collection[TopicPartition], replicas: Target | None = None) -> Steps[None]:

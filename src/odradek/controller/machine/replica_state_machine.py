@@ -146,7 +146,7 @@ def _take_offline(
         context.replica_states[Replica(partition, broker_id)] = ReplicaState.OFFLINE
         if partition not in context.partitions:
             batch.add_update_metadata(context.brokers, (partition,))
-        elif not context.is_queued_for_deletion(partition.topic):
+        elif not context.is_being_deleted(partition.topic):
             others = [replica for replica in context.replicas_of(partition) if replica != broker_id]
             batch.add_leader_and_isr(others, partition)
 

@@ -92,14 +92,14 @@ class RequestBatch:
             if partition not in context.partitions:
                 continue  # no leader yet
             update = updates.get(partition) or partition_update(context, partition)
-            if context.is_queued_for_deletion(partition.topic):
+            if context.is_being_deleted(partition.topic):
                 update = update._replace(leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
             states[partition] = update
         brokers = dict(sorted(context.brokers.items()))
         yield SendUpdateMetadata(broker_ids, context.controller_epoch, brokers, states)
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
-        if self._context.is_queued_for_deletion(partition.topic):
+        if self._context.is_being_deleted(partition.topic):
             return EPOCH_DURING_DELETE
         stored = self._context.partitions.get(partition)
         return NO_LEADER_EPOCH if stored is None else stored.leader_and_isr.leader_epoch
