@@ -34,7 +34,7 @@ BROKERS = 4
 UNCLEAN_SEEDS = 10
 """One of so many seeds has unclean elections."""
 METADATA_MAX_AGE_S = 30.0
-"""Only new metadata leads away from a broker that was reassigned away and never got StopReplica, as in Kafka."""
+"""Only new metadata leads away from a broker that was reassigned away and missed StopReplica, as in Kafka."""
 RECREATED = ("recreated-0", "recreated-1")
 SETTINGS = {
     "log.dirs": f"{DIRECTORY},{DIRECTORY}-2",

@@ -62,7 +62,7 @@ class ClusterClient:
                 raise
 
     async def leader_of(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return leader and leader epoch, from the metadata of any broker, which is not older than allowed."""
+        """Return leader and leader epoch, from metadata of any broker that is not too old."""
         self._forget_if_old(partition)
         while partition not in self.leaders:
             broker_ids = sorted(self._cluster.brokers)
@@ -85,9 +85,10 @@ class ClusterClient:
 
     def _forget_if_old(self, partition: TopicPartition) -> None:
         """Forget a leader, as after ``metadata.max.age.ms``."""
-        if self._max_age_s is not None and partition in self.leaders:
-            if asyncio.get_running_loop().time() - self._refreshed_at[partition] > self._max_age_s:
-                self.forget_leader(partition)
+        if self._max_age_s is None or partition not in self.leaders:
+            return
+        if asyncio.get_running_loop().time() - self._refreshed_at[partition] > self._max_age_s:
+            self.forget_leader(partition)
 
     def forget_leader(self, partition: TopicPartition) -> None:
         self.leaders.pop(partition, None)
