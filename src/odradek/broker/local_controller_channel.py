@@ -1,9 +1,13 @@
 """Controller requests (LeaderAndIsr, UpdateMetadata, StopReplica) to the broker the controller runs on.
 
-The requests are those that other brokers would receive over the network, and take the same path.
+The requests are those that other brokers would receive over the network, and take the same path. Like those,
+a request that was sent is applied to its end, also when the controller resigns meanwhile: a partition with
+its new leader epoch but without its fetcher would stay so, because the next controller sends the same epoch.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from odradek.controller.channels import BrokerRequest
@@ -26,8 +30,18 @@ class LocalControllerChannel:
     def __init__(self, broker_id: int, replica_manager: ReplicaManager) -> None:
         self._broker_id = broker_id
         self._replica_manager = replica_manager
+        self._applying: asyncio.Task[ControlResult] | None = None
 
     async def send(self, request: BrokerRequest) -> ControlResult:
+        self._applying = asyncio.get_running_loop().create_task(self._apply(request))
+        return await asyncio.shield(self._applying)
+
+    async def close(self) -> None:
+        """Wait for a request that is being applied."""
+        if self._applying is not None:
+            await asyncio.gather(self._applying, return_exceptions=True)
+
+    async def _apply(self, request: BrokerRequest) -> ControlResult:
         match request:
             case SendLeaderAndIsr():
                 return await self._become_leader_or_follower(request)
@@ -38,9 +52,6 @@ class LocalControllerChannel:
                 return await self._replica_manager.stop_replicas(
                     stop_replica_request(request, self._broker_id)
                 )
-
-    async def close(self) -> None:
-        """Do nothing: there is no connection."""
 
     async def _become_leader_or_follower(self, request: SendLeaderAndIsr) -> ControlResult:
         result = await self._replica_manager.become_leader_or_follower(

@@ -22,7 +22,8 @@ from odradek.log.log_config import LogConfig
 from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import ErrorCode, StorageError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.replication.follower import Follower
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.znodes import (
     BrokerRegistration,
@@ -51,6 +52,21 @@ class AdminRecorder:
     def put_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         assert overrides == {}
         self.forgotten.append(topic)
+
+
+class FetcherRecorder:
+    """Records the partitions that fetchers would copy."""
+
+    def __init__(self) -> None:
+        self.fetched: set[TopicPartition] = set()
+
+    def add_partitions(
+        self, partitions: Mapping[TopicPartition, Follower], topic_ids: Mapping[TopicPartition, TopicId]
+    ) -> None:
+        self.fetched |= partitions.keys()
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        self.fetched -= set(partitions)
 
 
 class ChannelFixture:
@@ -202,5 +218,31 @@ def test_partition_count_is_reported_when_topics_change() -> None:
         await fixture.channel.send(SendStopReplica(1, 1, dict.fromkeys(states, DELETED)))
         await fixture.update(deleted(0, 1))
         assert fixture.sizes == [2, 0]
+
+    run_scenario(scenario)
+
+
+def test_request_is_applied_to_its_end_when_the_controller_resigns() -> None:
+    """Resignation cancels the sender, at any of its steps; every new follower has its fetcher then."""
+
+    async def resign_after(fixture: ChannelFixture, steps: int) -> int:
+        fetchers = FetcherRecorder()
+        fixture.replicas.state_changes.fetcher_manager = fetchers
+        partitions = [TopicPartition(f"orders-{steps}", number) for number in range(40)]
+        await fixture.update({}, (1, 2))
+        states = dict.fromkeys(partitions, partition_state(leader=2, leader_epoch=1, replicas=(1, 2)))
+        sender = asyncio.create_task(fixture.channel.send(SendLeaderAndIsr(1, 1, states)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+        await fixture.channel.close()
+        followers = {each.topic_partition for each in fixture.replicas if each.follower_state is not None}
+        assert fetchers.fetched == followers & set(partitions)
+        return len(fetchers.fetched)
+
+    async def scenario(fixture: ChannelFixture) -> None:
+        counts = [await resign_after(fixture, steps) for steps in range(12)]
+        assert set(counts) == {0, 40}  # nothing if it was not sent, else all
 
     run_scenario(scenario)

@@ -1,0 +1,22 @@
+"""The kind of broker that is the controller in a run: ``ODRADEK_MIXED_CONTROLLER`` is ``kafka`` or ``ours``."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import pytest
+from tests.mixed.harness.broker_spec import Kind
+
+KINDS: Final = {"kafka": Kind.KAFKA, "ours": Kind.ODRADEK}
+
+
+def read_controller_kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise pytest.UsageError(f"ODRADEK_MIXED_CONTROLLER must be one of {sorted(KINDS)}, got {name!r}")
+    return KINDS[name]
+
+
+CONTROLLER_KIND: Final = read_controller_kind(os.environ.get("ODRADEK_MIXED_CONTROLLER") or "kafka")
+IS_OURS: Final = CONTROLLER_KIND is Kind.ODRADEK
+needs_our_controller: Final = pytest.mark.skipif(not IS_OURS, reason="needs CONTROLLER=ours")
