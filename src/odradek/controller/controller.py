@@ -88,7 +88,7 @@ class Controller:
         self.on_failed: Callable[[], None] = lambda: None
         """Called once if this controller cannot go on after its start; it has stopped acting by then."""
         self.on_topic_deleted: Callable[[str], None] = lambda topic: None
-        """Called when a topic's znodes are removed."""
+        """Called when a topic's znodes are removed, and when its deletion must wait for a broker."""
         self._deleted_topics: list[str] = []
         self._options = options or ControllerOptions()
         self._store = store
@@ -273,9 +273,10 @@ class Controller:
                 self._channels.set_brokers(event.brokers)
             case ContextLoaded():
                 self._channels.set_brokers(self._context.brokers)
+        waiting = set(self._context.deletions.ineligible)
         reply = await self._run_steps(handle(self._context, event))
         deleted, self._deleted_topics = self._deleted_topics, []
-        for topic in deleted:
+        for topic in (*deleted, *(self._context.deletions.ineligible - waiting)):
             self.on_topic_deleted(topic)
         if isinstance(event, LeaderBalanceDue):
             self._schedule_leader_balance(self._options.leader_balance_interval_ms or 0)

@@ -253,6 +253,26 @@ def test_deletion_is_completed_by_the_next_controller():
     run_cluster(scenario)
 
 
+def test_deletion_without_a_broker_is_answered_once_the_topic_is_gone_from_metadata():
+    """As in Kafka the response does not wait for the dead broker, only the name does."""
+
+    async def scenario(own):
+        dead = next(broker for broker in own.brokers if broker != own.controller_id)
+        await own.create_topic("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        await own.kill(dead)
+        await own.until_isr(ORDERS, *own.brokers)
+        began_ms = own.clock.monotonic_ms()
+        client = await own.connect(own.controller_id)
+        request = DeleteTopicsRequest([DeleteTopicState("orders")], [], 60_000)
+        response = await client.request(DELETE_TOPICS, 6, request)
+        assert ErrorCode(response.responses[0].error_code) is ErrorCode.NONE
+        assert own.clock.monotonic_ms() - began_ms < 10_000
+        await own.start(dead)
+        await own.until_deleted("orders")
+
+    run_cluster(scenario)
+
+
 def test_controlled_shutdown_moves_leaders_before_the_broker_stops():
     async def scenario(own):
         await own.create_topic("orders", (3, 2, 1), (2, 3, 1))
