@@ -112,7 +112,7 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster ONLY=transactions
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.mixed.harness.kafka_tools $(KAFKA)
-	@PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 300 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
+	@MIXED_CONTROLLER=$(CONTROLLER) PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 600 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
 
 mixed-plants: $(CODEC)  ## mistakes in our broker that the mixed cluster must find: make mixed-plants ONLY=truncate
 	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"

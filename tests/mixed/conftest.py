@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
+from tests.mixed.harness.controller_choice import CONTROLLER_KIND
 from tests.mixed.harness.kafka_tools import fetched_classpath
-from tests.mixed.harness.mixed_cluster import KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
 from tests.mixed.harness.tally import TALLY
 from tests.support.interbroker.clients import Clients
 
 KAFKA_VERSION = "3.9.1"
-CONTROLLER = OURS if os.environ.get("ODRADEK_MIXED_CONTROLLER") == "ours" else KAFKA[0]
-"""The broker that starts first. Before each test the controller is a broker of its kind."""
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +21,9 @@ def classpath() -> str:
 
 @pytest.fixture(scope="session")
 def running_cluster(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    cluster = MixedCluster(classpath, tmp_path_factory.mktemp("mixed"))
+    cluster = MixedCluster(classpath, tmp_path_factory.mktemp("mixed"), controller_kind=CONTROLLER_KIND)
     try:
-        cluster.start_all(CONTROLLER)
+        cluster.start_all()
         yield cluster
     finally:
         cluster.close()
@@ -33,7 +31,7 @@ def running_cluster(classpath: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def cluster(running_cluster: MixedCluster) -> MixedCluster:
-    running_cluster.restore(CONTROLLER)
+    running_cluster.restore(CONTROLLER_KIND)
     return running_cluster
 
 
@@ -43,4 +41,4 @@ def clients(cluster: MixedCluster) -> Clients:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.write_line(f"mixed cluster: {TALLY.describe()}")
+    terminalreporter.write_line(f"mixed cluster, controller {CONTROLLER_KIND.value}: {TALLY.describe()}")

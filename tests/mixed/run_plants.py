@@ -53,8 +53,8 @@ TRIALS: Final = [
         SimulationPlant(
             "stay away after the session has expired",
             "odradek/broker/membership.py",
-            "            self._spawn(controller.stop())\n        self._rejoin()\n",
-            "            self._spawn(controller.stop())\n",
+            '        self._dismiss("the session expired")\n        self._rejoin()\n',
+            '        self._dismiss("the session expired")\n',
         ),
         EXPIRED,
     ),
@@ -62,12 +62,10 @@ TRIALS: Final = [
         SimulationPlant(
             "register again under the former broker epoch",
             "odradek/broker/membership.py",
-            "        self.broker_epoch = await register_broker(\n"
-            "            store, self._broker_id, registration, self._registered_session_id\n"
-            "        )\n",
-            "        epoch = await register_broker(\n"
-            "            store, self._broker_id, registration, self._registered_session_id\n"
-            "        )\n"
+            "        self.broker_epoch = await register_broker("
+            "store, self._broker_id, registration, former_session_ids)\n",
+            "        epoch = await register_broker("
+            "store, self._broker_id, registration, former_session_ids)\n"
             "        self.broker_epoch = max(self.broker_epoch, 0) or epoch\n",
         ),
         EXPIRED,
@@ -96,12 +94,13 @@ def run(trial: Trial) -> str:
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        module = source / plant.path
-        text = module.read_text()
-        if text.count(plant.before) != 1:
-            return f"stale: occurs {text.count(plant.before)} times in {plant.path}"
-        module.write_text(text.replace(plant.before, plant.after))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "300", "tests/mixed"]
+        for edit in plant.edits:
+            module = source / edit.path
+            text = module.read_text()
+            if text.count(edit.before) != 1:
+                return f"stale: occurs {text.count(edit.before)} times in {edit.path}"
+            module.write_text(text.replace(edit.before, edit.after))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "600", "tests/mixed"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         done = subprocess.run(
             [*command, "-k", trial.tests, f"--basetemp={directory}/pytest"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.mixed.harness.broker_spec import LONG_SESSION_TIMEOUT_MS
+from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
 from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
@@ -109,25 +111,29 @@ def test_our_broker_killed_and_restarted_within_its_session(
     check_replicas_equal(cluster, topic)
 
 
-@pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
+@pytest.mark.parametrize("leads", [True, False], ids=["leads", "follows"])
 def test_bounce_that_the_controller_notices_late(
-    cluster: MixedCluster, clients: Clients, leader: int
+    cluster: MixedCluster, clients: Clients, leads: bool
 ) -> None:
-    """The controller finds the broker registered as before, under another broker epoch."""
+    """The controller finds a broker of the other kind registered as before, under another broker epoch."""
+    controller, victim = (OURS, 1) if IS_OURS else (1, OURS)
+    leader = victim if leads else 0
     topic = f"bounced-{leader}"
-    controller = 1
+    cluster.specs[controller].settings["zookeeper.session.timeout.ms"] = str(LONG_SESSION_TIMEOUT_MS)
+    cluster.restart(controller)
     cluster.elect_controller(controller)
     clients.create_topic(topic, [[leader, *others_than(leader)]])
     cluster.wait_for_partition(topic, leader=leader)
-    state, epoch = cluster.znodes.partition_state(topic), cluster.znodes.broker_epoch(OURS) or 0
+    state, epoch = cluster.znodes.partition_state(topic), cluster.znodes.broker_epoch(victim) or 0
     with Load(cluster, topic) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         with cluster.paused(controller):
-            cluster.kill(OURS)
-            cluster.znodes.delete(f"/brokers/ids/{OURS}")  # as if the session had ended by now
-            cluster.launch(OURS)
-            cluster.wait_until(lambda: (cluster.znodes.broker_epoch(OURS) or 0) > epoch)
-        cluster.wait_until_joined(OURS)
+            cluster.kill(victim)
+            cluster.znodes.delete(f"/brokers/ids/{victim}")  # as if the session had ended by now
+            cluster.launch(victim)
+            cluster.wait_until(lambda: (cluster.znodes.broker_epoch(victim) or 0) > epoch)
+            assert cluster.znodes.controller() == controller
+        cluster.wait_until_joined(victim)
         cluster.wait_for_partition(topic)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         assert cluster.znodes.partition_state(topic)["leader_epoch"] > state["leader_epoch"]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.mixed.harness.controller_choice import IS_OURS, needs_our_controller
 from tests.mixed.harness.load import Load, check_load, compare, read_values
 from tests.mixed.harness.log_files import check_replicas_equal
 from tests.mixed.harness.mixed_cluster import KAFKA, OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
-TAIL_RECORDS = 100
-MOVES = 4
+TAIL_RECORDS = 50
+CONTROLLERS = (KAFKA[0], OURS, KAFKA[1], OURS) if IS_OURS else (*KAFKA, *KAFKA)
+"""Each is elected in turn."""
+ORDERS = [
+    pytest.param([OURS, 0, 1], id="ours-first"),
+    pytest.param([0, OURS, 1], id="ours-second"),
+    pytest.param([0, 1, OURS], id="ours-last", marks=needs_our_controller),  # it elects the first two
+]
 
 
 def kill_leader_with_tail(cluster: MixedCluster, noise: Load, leader: int) -> None:
@@ -23,8 +30,8 @@ def kill_leader_with_tail(cluster: MixedCluster, noise: Load, leader: int) -> No
     noise.wait_for_acknowledged(TAIL_RECORDS)
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("order", [[OURS, 0, 1], [0, OURS, 1]], ids=["ours-first", "ours-second"])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("order", ORDERS)
 def test_logs_are_equal_after_three_elections_with_divergent_tails(
     cluster: MixedCluster, clients: Clients, order: list[int]
 ) -> None:
@@ -55,17 +62,15 @@ def test_logs_are_equal_after_three_elections_with_divergent_tails(
 
 
 @pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
-def test_controllers_of_kafka_move_while_ours_replicates(
-    cluster: MixedCluster, clients: Clients, leader: int
-) -> None:
+def test_controllers_move_while_ours_replicates(cluster: MixedCluster, clients: Clients, leader: int) -> None:
     topic = f"controllers-{leader}"
     clients.create_topic(topic, [[leader, *(broker for broker in (OURS, 0, 1) if broker != leader)]])
     cluster.wait_for_partition(topic, leader=leader)
     leader_epoch = cluster.znodes.partition_state(topic)["leader_epoch"]
     with Load(cluster, topic) as load:
-        for number in range(MOVES):
+        for controller in CONTROLLERS:
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-            cluster.elect_controller(KAFKA[number % 2])
+            cluster.elect_controller(controller)
         cluster.wait_for_partition(topic, leader=leader)
         assert cluster.znodes.partition_state(topic)["leader_epoch"] == leader_epoch
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
@@ -73,20 +78,20 @@ def test_controllers_of_kafka_move_while_ours_replicates(
     check_replicas_equal(cluster, topic)
 
 
-def test_controller_is_killed_while_ours_leads(cluster: MixedCluster, clients: Clients) -> None:
+def test_controller_is_killed_while_the_other_kind_leads(cluster: MixedCluster, clients: Clients) -> None:
     topic = "killed-controller"
-    controller, follower = KAFKA
+    controller, leader, follower = (OURS, 0, 1) if IS_OURS else (0, OURS, 1)
     cluster.elect_controller(controller)
-    clients.create_topic(topic, [[OURS, 0, 1]])
-    cluster.wait_for_partition(topic, leader=OURS)
+    clients.create_topic(topic, [[leader, controller, follower]])
+    cluster.wait_for_partition(topic, leader=leader)
     with Load(cluster, topic) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.kill(controller)
-        cluster.wait_until(lambda: cluster.znodes.controller() in (OURS, follower))
-        cluster.wait_for_partition(topic, leader=OURS, isr=[OURS, follower])
+        cluster.wait_until(lambda: cluster.znodes.controller() in (leader, follower))
+        cluster.wait_for_partition(topic, leader=leader, isr=[leader, follower])
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.start(controller)
-        cluster.wait_for_partition(topic, leader=OURS)
+        cluster.wait_for_partition(topic, leader=leader)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic)

@@ -10,7 +10,7 @@ from tests.mixed.harness.coordinators import OFFSETS, name_coordinated_by, parti
 from tests.mixed.harness.mixed_cluster import OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0
 RECORD_COUNT = 40
 
 

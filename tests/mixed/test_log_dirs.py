@@ -1,4 +1,4 @@
-"""One of our broker's log directories fails under load, heals, and is taken away."""
+"""One of a broker's log directories fails under load, heals, and is taken away."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.failing_disks import Disk, FailingFileSystem, VanishingDirectory
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
@@ -16,22 +17,32 @@ RECORDS_BETWEEN_FAULTS = 200
 SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 SMALL_SEGMENTS = {"segment.bytes": "16384"}
 """The next segment of a log is soon due, which a directory that vanished cannot have."""
+VICTIMS = [OURS, KAFKA[1]] if IS_OURS else [OURS]
 NEEDS_ROOT = pytest.mark.skipif(not FailingFileSystem.is_available(), reason="needs root and loop devices")
+
+
+@pytest.fixture(params=VICTIMS, ids=["ours", "kafka"][: len(VICTIMS)])
+def victim(request: pytest.FixtureRequest) -> int:
+    """The broker with a failing directory."""
+    broker: int = request.param
+    return broker
 
 
 @pytest.fixture(
     params=[VanishingDirectory, pytest.param(FailingFileSystem, marks=NEEDS_ROOT)],
     ids=["vanishes", "input-output-errors"],
 )
-def disk(request: pytest.FixtureRequest, cluster: MixedCluster, tmp_path: Path) -> Iterator[Disk]:
-    """A second log directory of our broker, which runs without it afterwards."""
+def disk(
+    request: pytest.FixtureRequest, cluster: MixedCluster, tmp_path: Path, victim: int
+) -> Iterator[Disk]:
+    """A second log directory of the broker, which runs without it afterwards."""
     make: Callable[[Path], Disk] = request.param
     made = make(tmp_path)
     yield made
-    if OURS in cluster.running:
-        cluster.stop(OURS)
-    if made.path in cluster.specs[OURS].log_dirs:
-        cluster.specs[OURS].log_dirs.remove(made.path)
+    if victim in cluster.running:
+        cluster.stop(victim)
+    if made.path in cluster.specs[victim].log_dirs:
+        cluster.specs[victim].log_dirs.remove(made.path)
     made.remove()
 
 
@@ -46,49 +57,52 @@ def wait_for_full_isrs(cluster: MixedCluster, topic: str) -> None:
         cluster.wait_for_partition(topic, partition)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_leaders_move_from_a_failed_directory_and_others_stay(
-    cluster: MixedCluster, clients: Clients, disk: Disk
+    cluster: MixedCluster, clients: Clients, disk: Disk, victim: int
 ) -> None:
-    kind = type(disk).__name__
-    healthy, failing = f"healthy-{kind}", f"failing-{kind}"
+    suffix = f"{type(disk).__name__}-{victim}"
+    healthy, failing = f"healthy-{suffix}", f"failing-{suffix}"
+    others = [broker for broker in BROKERS if broker != victim]
     create(cluster, clients, healthy)
-    cluster.stop(OURS)
-    cluster.specs[OURS].log_dirs.append(disk.path)
-    cluster.start(OURS)
+    cluster.stop(victim)
+    cluster.specs[victim].log_dirs.append(disk.path)
+    cluster.start(victim)
     create(cluster, clients, failing)  # in the directory with the fewest logs
-    assert cluster.replica_path(OURS, failing, OURS).parent == disk.path
+    assert cluster.replica_path(victim, failing, victim).parent == disk.path
     wait_for_full_isrs(cluster, healthy)
-    clients.elect_preferred([(healthy, OURS)])
-    cluster.wait_for_partition(healthy, OURS, leader=OURS)
-    epoch = cluster.znodes.broker_epoch(OURS)
-    with Load(cluster, healthy, range(3)) as others, Load(cluster, failing, range(3)) as load:
+    clients.elect_preferred([(healthy, victim)])
+    cluster.wait_for_partition(healthy, victim, leader=victim)
+    epoch = cluster.znodes.broker_epoch(victim)
+    with Load(cluster, healthy, range(3)) as healthy_load, Load(cluster, failing, range(3)) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         disk.fail()
         for partition in range(3):
-            cluster.wait_for_partition(failing, partition, isr=KAFKA)
-        cluster.wait_until(lambda: cluster.metadata(0, failing).partitions[failing, OURS].offline == (OURS,))
-        cluster.wait_for_partition(healthy, OURS, leader=OURS)
+            cluster.wait_for_partition(failing, partition, isr=others)
+        cluster.wait_until(
+            lambda: cluster.metadata(0, failing).partitions[failing, victim].offline == (victim,)
+        )
+        cluster.wait_for_partition(healthy, victim, leader=victim)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        others.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        healthy_load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         wait_for_full_isrs(cluster, healthy)
-        assert cluster.znodes.broker_epoch(OURS) == epoch, "the broker stays"
+        assert cluster.znodes.broker_epoch(victim) == epoch, "the broker stays"
 
-        cluster.stop(OURS)
+        cluster.stop(victim)
         disk.heal()
-        cluster.start(OURS)
+        cluster.start(victim)
         wait_for_full_isrs(cluster, failing)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        clients.elect_preferred([(failing, OURS)])
-        cluster.wait_for_partition(failing, OURS, leader=OURS)
+        clients.elect_preferred([(failing, victim)])
+        cluster.wait_for_partition(failing, victim, leader=victim)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
 
         # The disk is taken away: its replicas are copied again, to the other directory.
-        cluster.stop(OURS)
-        cluster.specs[OURS].log_dirs.remove(disk.path)
-        cluster.start(OURS)
+        cluster.stop(victim)
+        cluster.specs[victim].log_dirs.remove(disk.path)
+        cluster.start(victim)
         wait_for_full_isrs(cluster, failing)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-    for checked in (load, others):
+    for checked in (load, healthy_load):
         check_load(cluster, checked)
         check_replicas_equal(cluster, checked.topic, range(3))

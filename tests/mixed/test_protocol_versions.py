@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.mixed.harness.broker_spec import LATEST_IBP
+from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
 from tests.mixed.harness.znodes import shape
 from tests.support.interbroker.clients import Clients
 
@@ -67,7 +68,7 @@ def roll(cluster: MixedCluster, ibp: str, topic: str, load: Load) -> None:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_versions_are_rolled_up_and_down_under_load(cluster: MixedCluster, clients: Clients) -> None:
     topic = "rolled"
     clients.create_topic(topic, SPREAD)
@@ -78,7 +79,7 @@ def test_versions_are_rolled_up_and_down_under_load(cluster: MixedCluster, clien
         for number, ibp in enumerate(steps()):
             roll(cluster, ibp, topic, load)
             clients.elect_preferred([(topic, partition) for partition in range(3)])
-            cluster.elect_controller(KAFKA[number % 2])
+            cluster.elect_controller(OURS if IS_OURS else KAFKA[number % 2])
             fresh = f"rolled-{number}-{ibp}"
             clients.create_topic(fresh, SPREAD)
             for partition, leader in enumerate(BROKERS):

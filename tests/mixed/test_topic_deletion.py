@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.mixed.harness.controller_choice import needs_our_controller
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal, read_batches
 from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
@@ -27,24 +28,28 @@ def produce_and_check(cluster: MixedCluster, topic: str, prefix: bytes) -> None:
     check_replicas_equal(cluster, topic, range(3))
 
 
-def test_topic_deleted_while_our_broker_is_down_goes_when_it_returns(
-    cluster: MixedCluster, clients: Clients
+@pytest.mark.parametrize(
+    "victim", [pytest.param(OURS, id="ours"), pytest.param(1, id="kafka", marks=needs_our_controller)]
+)
+def test_topic_deleted_while_a_broker_is_down_goes_when_it_returns(
+    cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
-    """Kafka keeps a deleted topic until all its replicas are gone; then the name is free."""
-    topic, other = "deleted", "not-deleted"
+    """A controller keeps a deleted topic until all its replicas are gone; then the name is free."""
+    topic, other = f"deleted-{victim}", f"not-deleted-{victim}"
+    survivors = [broker for broker in BROKERS if broker != victim]
     create(cluster, clients, topic)
     create(cluster, clients, other)
     produce_and_check(cluster, topic, b"old")
     topic_id = cluster.znodes.topic(topic)["topic_id"]
     with Load(cluster, other, range(3)) as load:
-        cluster.kill(OURS)
-        cluster.wait_for_partition(topic, OURS, isr=[0, 1])
+        cluster.kill(victim)
+        cluster.wait_for_partition(topic, victim, isr=survivors)
         clients.delete_topic(topic)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        assert cluster.znodes.topic(topic), "the topic waits for our broker"
-        cluster.start(OURS)
+        assert cluster.znodes.topic(topic), "the topic waits for the broker"
+        cluster.start(victim)
         cluster.wait_until(lambda: not cluster.znodes.topic(topic))
-        cluster.wait_until(lambda: not cluster.replica_path(OURS, topic).exists())
+        cluster.wait_until(lambda: not cluster.replica_path(victim, topic).exists())
         create(cluster, clients, topic)
         assert cluster.znodes.topic(topic)["topic_id"] != topic_id
         produce_and_check(cluster, topic, b"new")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
+from tests.mixed.harness.controller_choice import CONTROLLER_KIND
 from tests.mixed.harness.coordinators import (
     TRANSACTIONS,
     name_coordinated_by,
@@ -20,7 +21,7 @@ from tests.mixed.harness.log_files import check_replicas_equal, dump_logs
 from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
 from tests.support.interbroker.clients import Clients
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0
 RECORDS_BETWEEN_FAULTS = 200
 SUCCESSOR = 1
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -142,7 +143,7 @@ def test_coordinator_killed_between_prepare_and_markers(
     try:
         kill_prepared(cluster, topic, name, coordinator, leader, is_committed)
     finally:
-        cluster.restore(SUCCESSOR)
+        cluster.restore(CONTROLLER_KIND)
         reassign(cluster, clients, number, replicas)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kio.schema.metadata.v8 import request as metadata
+from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.mixed_cluster import ALL_KAFKA, BROKERS, KAFKA, OURS, MixedCluster
 from tests.mixed.harness.znodes import comparable
 from tests.support.interbroker.clients import BROKER_CONFIG, TOPIC_CONFIG, Clients
@@ -34,11 +35,11 @@ def auto_create(cluster: MixedCluster, broker: int, topic: str) -> None:
     cluster.wait_for_partition(topic)
 
 
-def run_operations(cluster: MixedCluster) -> dict[str, str]:
+def run_operations(cluster: MixedCluster, controller: int) -> dict[str, str]:
     """Change topics, settings and roles, through broker 2 where any broker may; return the znodes."""
     clients = Clients(cluster.address(OURS))
     orders, moved, deleted = TOPICS
-    cluster.elect_controller(KAFKA[0])
+    cluster.elect_controller(controller)
     cluster.specs[OURS].settings["auto.create.topics.enable"] = "true"
     cluster.restart(OURS)
     port = cluster.specs[OURS].port
@@ -49,7 +50,7 @@ def run_operations(cluster: MixedCluster) -> dict[str, str]:
     for partition in range(3):
         clients.produce(orders, partition, 10)
     create(cluster, clients, moved, [[0, 1]])
-    clients.reassign(cluster.specs[KAFKA[0]].port, moved, 0, [OURS, 1])
+    clients.reassign(cluster.specs[controller].port, moved, 0, [OURS, 1])
     cluster.wait_until(lambda: cluster.znodes.topic(moved)["partitions"] == {"0": [OURS, 1]})
     create(cluster, clients, deleted, SPREAD)
     clients.delete_topic(deleted)
@@ -63,15 +64,15 @@ def run_operations(cluster: MixedCluster) -> dict[str, str]:
     return comparable(cluster.znodes.tree(), TOPICS, [AUTO_CREATED])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_znodes_equal_those_of_a_cluster_of_kafka(
     cluster: MixedCluster, classpath: str, tmp_path: Path
 ) -> None:
-    mixed = run_operations(cluster)
+    mixed = run_operations(cluster, OURS if IS_OURS else KAFKA[0])
     cluster_of_kafka = MixedCluster(classpath, tmp_path / "kafka", ALL_KAFKA)
     try:
         cluster_of_kafka.start_all()
-        expected = run_operations(cluster_of_kafka)
+        expected = run_operations(cluster_of_kafka, KAFKA[0])
     finally:
         cluster_of_kafka.close()
     assert mixed == expected

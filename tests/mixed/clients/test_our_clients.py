@@ -19,7 +19,7 @@ import odradek
 from odradek import TopicPartition, aio
 
 RECORDS_BETWEEN_FAULTS = 200
-SECONDS_MAX = 90.0
+SECONDS_MAX = 180.0
 PAUSE_SECONDS = 0.005
 POLL_SECONDS = 0.2
 OPTIONS = {"request_timeout_ms": 10_000}
@@ -273,4 +273,4 @@ def read(consumer: odradek.Consumer, records: int) -> list[Any]:
 
 
 def coordinator_of(cluster: MixedCluster, topic: str, name: str) -> int:
-    return cluster.metadata(OURS).partitions[topic, partition_of(name)].leader
+    return cluster.metadata(OURS, topic).partitions[topic, partition_of(name)].leader

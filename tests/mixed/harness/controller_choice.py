@@ -1,4 +1,4 @@
-"""The kind of broker that is the controller in a run: ``ODRADEK_MIXED_CONTROLLER`` is ``kafka`` or ``ours``."""
+"""The kind of controller of a run: ``MIXED_CONTROLLER`` is ``kafka`` or ``ours``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ KINDS: Final = {"kafka": Kind.KAFKA, "ours": Kind.ODRADEK}
 
 def read_controller_kind(name: str) -> Kind:
     if name not in KINDS:
-        raise pytest.UsageError(f"ODRADEK_MIXED_CONTROLLER must be one of {sorted(KINDS)}, got {name!r}")
+        raise pytest.UsageError(f"MIXED_CONTROLLER must be one of {sorted(KINDS)}, got {name!r}")
     return KINDS[name]
 
 
-CONTROLLER_KIND: Final = read_controller_kind(os.environ.get("ODRADEK_MIXED_CONTROLLER") or "kafka")
+CONTROLLER_KIND: Final = read_controller_kind(os.environ.get("MIXED_CONTROLLER") or "kafka")
 IS_OURS: Final = CONTROLLER_KIND is Kind.ODRADEK
 needs_our_controller: Final = pytest.mark.skipif(not IS_OURS, reason="needs CONTROLLER=ours")

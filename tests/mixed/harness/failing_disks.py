@@ -82,7 +82,12 @@ class FailingFileSystem:
             os.close(descriptor)
 
     def heal(self) -> None:
+        """Mount a copy: a mount namespace made meanwhile may keep the failed file system alive."""
         self._unmount()
+        healed = self._image.with_name(f"{self._image.name}-healed")
+        shutil.copyfile(self._image, healed)
+        self._image.unlink()
+        self._image = healed
         self._mount()
 
     def remove(self) -> None:

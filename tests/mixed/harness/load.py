@@ -14,9 +14,11 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from tests.mixed.harness.mixed_cluster import MixedCluster
 from tests.mixed.harness.tally import TALLY
 
-READ_SECONDS_MAX = 60.0
-FLUSH_SECONDS_MAX = 90.0
+READ_SECONDS_MAX = 120.0
+FLUSH_SECONDS_MAX = 180.0
 PAUSE_SECONDS = 0.01
+BATCH_BYTES_MAX = 8_192
+"""A batch must fit into the smallest segments, also after an outage."""
 
 
 class Difference(NamedTuple):
@@ -53,6 +55,7 @@ class Load:
             "acks": acks,
             "enable.idempotence": acks == "all",
             "linger.ms": 5,
+            "batch.size": BATCH_BYTES_MAX,
             "socket.timeout.ms": 10_000,  # a paused broker keeps its connections open
         }
         self._producer = Producer(settings)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,8 @@ OURS = 2
 BROKERS = (*KAFKA, OURS)
 MIXED = (Kind.KAFKA, Kind.KAFKA, Kind.ODRADEK)
 ALL_KAFKA = (Kind.KAFKA,) * 3
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
+TOOL_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
 START_ATTEMPTS_MAX = 20
 LOG4J = """log4j.rootLogger=INFO, console
@@ -53,10 +54,21 @@ class ClusterMetadata(NamedTuple):
 
 
 class MixedCluster:
-    """ZooKeeper and brokers 0, 1 and 2. ``specs`` holds what the next start of a broker uses."""
+    """ZooKeeper and brokers 0, 1 and 2. ``specs`` holds what the next start of a broker uses.
 
-    def __init__(self, classpath: str, home: Path, kinds: Sequence[Kind] = MIXED) -> None:
+    After each wait the controller is a broker of ``controller_kind``, if a broker of that kind runs: a wait
+    moves the controller back when a broker of the other kind has won an election.
+    """
+
+    def __init__(
+        self,
+        classpath: str,
+        home: Path,
+        kinds: Sequence[Kind] = MIXED,
+        controller_kind: Kind = Kind.KAFKA,
+    ) -> None:
         self.home = home
+        self.controller_kind = controller_kind
         self._classpath = classpath
         home.mkdir(parents=True, exist_ok=True)
         self.specs = {
@@ -64,6 +76,7 @@ class MixedCluster:
             for broker, kind in enumerate(kinds)
         }
         self._processes: dict[int, ServerProcess] = {}
+        self._paused: set[int] = set()
         self._log4j = home / "log4j.properties"
         self._log4j.write_text(LOG4J)
         self._zookeeper = LocalZooKeeper(home / "zookeeper", os.environ, tick_ms=1000, is_durable=False)
@@ -89,12 +102,10 @@ class MixedCluster:
 
     # Processes
 
-    def start_all(self, controller: int = KAFKA[0], ibp: str = LATEST_IBP) -> None:
+    def start_all(self) -> None:
         """Start all brokers, the controller first."""
-        for spec in self.specs.values():
-            spec.ibp = ibp
+        controller = next(each for each, spec in self.specs.items() if spec.kind is self.controller_kind)
         self.start(controller)
-        self.wait_until(lambda: self.znodes.controller() == controller)
         others = [broker for broker in self.specs if broker != controller]
         for broker in others:
             self.launch(broker)
@@ -141,8 +152,9 @@ class MixedCluster:
         self.stop(broker)
         self.start(broker, ibp=ibp)
 
-    def restore(self, controller: int) -> None:
-        """Start what a failed test left down, with the usual settings and a controller of the usual kind."""
+    def restore(self, controller_kind: Kind) -> None:
+        """Start what a test left down, with the usual settings, under a controller of this kind."""
+        self.controller_kind = controller_kind
         for broker, spec in self.specs.items():
             is_usual = spec.ibp == LATEST_IBP and not spec.settings
             spec.ibp, spec.settings = LATEST_IBP, {}
@@ -150,9 +162,8 @@ class MixedCluster:
                 self.stop(broker)
             if broker not in self._processes:
                 self.start_until_registered(broker)
-        current = self.specs.get(self.znodes.controller())
-        if current is None or current.kind is not self.specs[controller].kind:
-            self.elect_controller(controller)
+        self.wait_until(self._is_controller_known)
+        assert self.specs[self.znodes.controller()].kind is controller_kind
 
     def stop(self, broker: int) -> None:
         """Shut the broker down as an operator does."""
@@ -168,6 +179,7 @@ class MixedCluster:
         """Stop the processes of brokers for a while; meanwhile they do not count as running."""
         TALLY.faults["pauses"] += len(brokers)
         processes = {broker: self._processes.pop(broker) for broker in brokers}
+        self._paused |= processes.keys()
         for process in processes.values():
             os.kill(process.pid, signal.SIGSTOP)
         try:
@@ -175,6 +187,7 @@ class MixedCluster:
         finally:
             for process in processes.values():
                 os.kill(process.pid, signal.SIGCONT)
+            self._paused -= processes.keys()
             self._processes |= processes
 
     @contextmanager
@@ -185,16 +198,56 @@ class MixedCluster:
             self.wait_until(lambda: self.znodes.broker_epoch(broker) is None)
             yield
 
+    # The controller
+
     def elect_controller(self, broker: int) -> None:
+        """Make this broker the controller; waits keep one of its kind from now on."""
+        self.controller_kind = self.specs[broker].kind
+        if self.znodes.controller() != broker:
+            TALLY.faults["controller moves"] += 1
+            self._elect(broker)
+        self._poll_until(self._is_controller_known)
+        assert self.znodes.controller() == broker
+
+    def _elect(self, broker: int) -> None:
         """Delete the controller's node while only this broker runs, so that it is elected."""
-        TALLY.faults["controller moves"] += 1
         others = [other for other in self._processes if other != broker]
-        with ExitStack() as stack:
-            stack.enter_context(self.paused(*others))
-            TALLY.faults["pauses"] -= len(others)
-            self.znodes.delete(CONTROLLER)
-            self.wait_until(lambda: self.znodes.controller() == broker)
-        self.wait_until(lambda: all(self.metadata(each).controller == broker for each in self._processes))
+        TALLY.faults["pauses"] -= len(others)
+
+        def is_elected() -> bool:
+            controller = self.znodes.controller()
+            if controller not in (broker, NO_BROKER):  # also if it won just before its pause
+                self.znodes.delete(CONTROLLER)
+            return controller == broker
+
+        with self.paused(*others):
+            self._poll_until(is_elected)
+        self._poll_until(self._is_controller_known)
+
+    def _is_controller_known(self) -> bool:
+        """Return True if all brokers that answer know the controller."""
+        controller = self.znodes.controller()
+        answers = [self.metadata(broker) for broker in self._processes]
+        return controller != NO_BROKER and all(
+            answer.controller == controller for answer in answers if answer.brokers
+        )
+
+    def _keep_controller(self) -> bool:
+        """Return False while there is no controller; move the role to a broker of the chosen kind."""
+        controller = self.znodes.controller()
+        if controller not in self._processes:
+            return controller in self._paused
+        if self.specs[controller].kind is not self.controller_kind:
+            for broker in self._processes:
+                if self.specs[broker].kind is self.controller_kind and self._is_joined(broker):
+                    TALLY.faults["controllers moved back"] += 1
+                    self._elect(broker)
+                    break
+        return True
+
+    def _is_joined(self, broker: int) -> bool:
+        """Return True if the broker answers and has itself in its metadata."""
+        return broker in self.metadata(broker).brokers
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -205,7 +258,7 @@ class MixedCluster:
     def run_tool(self, name: str, *arguments: str) -> str:
         """Run a command-line tool of Kafka; return its output."""
         command = [*JAVA, "-cp", self._classpath, name, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
         if done.returncode:
             raise AssertionError(f"{name} must succeed, got {done.returncode}:\n{done.stdout}\n{done.stderr}")
         return done.stdout
@@ -251,12 +304,21 @@ class MixedCluster:
         self.wait_until(lambda: all(map(is_reached, self._processes)), topic)
 
     def wait_until(self, condition: Callable[[], bool], topic: str | None = None) -> None:
-        """Wait for a condition. A failure shows the brokers' metadata of the topic."""
+        """Wait for a condition, and for a controller of the chosen kind.
+
+        A failure shows the brokers' metadata of the topic.
+        """
+        self._poll_until(lambda: self._keep_controller() and condition(), topic)
+
+    def _poll_until(self, condition: Callable[[], bool], topic: str | None = None) -> None:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while not condition():
             for process in self._processes.values():
                 process.must_live()
             if time.monotonic() > deadline:
                 states = {broker: self.metadata(broker, topic) for broker in self._processes}
-                raise TimeoutError(f"condition must hold within {WAIT_SECONDS_MAX} s, metadata is {states}")
+                raise TimeoutError(
+                    f"condition must hold within {WAIT_SECONDS_MAX} s, "
+                    f"controller is {self.znodes.controller()}, metadata is {states}"
+                )
             time.sleep(POLL_SECONDS)
