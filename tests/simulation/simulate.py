@@ -52,6 +52,7 @@ class Result:
     acknowledged: int
     checks: int
     virtual_ms: int
+    digest: int
     history: list[str]
 
 
@@ -126,6 +127,7 @@ class Simulation:
             cluster.checker.acknowledged_count,
             cluster.checker.check_count,
             cluster.clock.monotonic_ms(),
+            cluster.digest,
             self._faults.history,
         )
 

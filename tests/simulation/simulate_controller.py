@@ -41,6 +41,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "file.delete.delay.ms": "1000",
     "leader.imbalance.check.interval.seconds": "10",
+    "replica.fetch.wait.max.ms": "500",
 }
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from tests.simulation.plants import PLANTS
 from tests.simulation.plants_controller import CONTROLLER_PLANTS
@@ -42,6 +46,26 @@ def test_invariants_hold_under_our_controller_with_other_numbers_of_brokers(brok
 
 def test_simulation_of_our_controller_repeats_exactly() -> None:
     assert simulate_controller(7) == simulate_controller(7)
+
+
+@pytest.mark.parametrize(
+    "simulation", ["simulate.simulate", "simulate_controller.simulate_controller"], ids=["scripted", "own"]
+)
+def test_seed_gives_the_same_run_under_any_hash_seed(simulation: str) -> None:
+    module, name = simulation.split(".")
+    code = f"from tests.simulation.{module} import {name}; print({name}(12))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    results = [process.communicate()[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes)
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("plant", [*PLANTS, *CONTROLLER_PLANTS], ids=lambda plant: plant.mistake)

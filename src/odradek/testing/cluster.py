@@ -1,7 +1,7 @@
 """A cluster of brokers on one virtual clock: each with a host, crash-faithful files and a store session.
 
 ``SimulatedCluster`` runs real brokers under a ``ScriptedController``, over a network that delays and
-partitions, with one shared store; ``own_cluster`` has brokers that elect a controller among themselves.
+partitions, with one shared store; ``own_controller`` has brokers that elect a controller among themselves.
 Everything random comes from one seed, so a run can be repeated exactly.
 Brokers stop cleanly, are killed (the process alone, or with a power failure that loses unsynced writes),
 paused, cut off, lose their store session, or get a step of their wall clock.
@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from struct import Struct
 from typing import Final
+from zlib import crc32
 
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Environment
@@ -31,6 +33,7 @@ from odradek.testing.workers import InlineWorkers
 
 DIRECTORY: Final = "/data"
 PORT: Final = 9092
+_TIME: Final = Struct("d")
 
 
 class BrokerSessions:
@@ -206,6 +209,8 @@ class ClusterOfBrokers:
         self.checker = self._make_checker()
         self.on_violation: Callable[[Violation], None] = _raise
         """Called with the first violation, after which nothing is checked."""
+        self.digest = 0
+        """Checksum of the times of all turns of the loop: equal runs have equal ones."""
         self._loop = loop
 
     # Differences between clusters.
@@ -230,6 +235,7 @@ class ClusterOfBrokers:
         self._loop.after_turn = self._check
 
     def _check(self) -> None:
+        self.digest = crc32(_TIME.pack(self._loop.time()), self.digest)
         try:
             self.checker.check()
         except Violation as violation:

@@ -134,6 +134,7 @@ class InvariantChecker:
         self._stored_state = stored_state
         self._min_isr = min_isr
         self._seen: dict[Partition, _Seen] = {}
+        self._keys: dict[Partition, TopicPartition] = {}
         self._controller_epochs: dict[StateChanges, int] = {}
         self._histories: dict[TopicPartition, _History] = {}
         self._values: dict[TopicPartition, dict[int, bytes]] = {}
@@ -154,13 +155,16 @@ class InvariantChecker:
     def check(self) -> None:
         """Check all replicas that have changed since the last call."""
         self.check_count += 1
-        seen = self._seen
+        seen, keys, stored_state = self._seen, self._keys, self._stored_state
         changes: list[_Change] = []
         for broker_id, number, partitions, state_changes in self._incarnations():
             if state_changes.controller_epoch != self._controller_epochs.get(state_changes):
                 self._check_controller_epoch(broker_id, state_changes)
             for partition in partitions:
                 log, leader = partition.log, partition.leader_state
+                before = seen.get(partition)
+                if before is None:
+                    keys[partition] = self._key_of(partition)
                 now = (
                     number,
                     partition.is_leader,
@@ -168,9 +172,8 @@ class InvariantChecker:
                     log.high_watermark,
                     log.log_end_offset,
                     None if leader is None else leader.maximal_isr,
-                    self._stored_state(self._key_of(partition)),
+                    stored_state(keys[partition]),
                 )
-                before = seen.get(partition)
                 if now != before:
                     seen[partition] = after = _Seen(*now)
                     same_life = before if before is not None and before.incarnation == number else None
