@@ -67,7 +67,7 @@ from odradek.store import meta_properties, znodes
 from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
 from odradek.store.controller_election import Fence
 from odradek.store.port import Store
-from odradek.store.producer_id_manager import advance_block_above
+from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above
 from odradek.store.transfer.transfer_mark import check_unmarked
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
@@ -106,6 +106,7 @@ class Broker:
         self._membership: Membership | None = None
         self._requests: InterBrokerRequests | None = None
         self._log_dir_notifier: LogDirNotifier | None = None
+        self._producer_ids: ProducerIdManager | None = None
         self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
@@ -300,6 +301,10 @@ class Broker:
         self, membership: Membership, requests: InterBrokerRequests, socket_server: SocketServer
     ) -> BrokerContext:
         clock, workers = self._environment.clock, self._environment.workers
+        producer_ids = self._factory.make_producer_id_manager(
+            membership, requests, self._transaction_coordinator
+        )
+        self._producer_ids = producer_ids
         return BrokerContext(
             broker_id=self.broker_id,
             broker_epoch=lambda: membership.broker_epoch,
@@ -312,9 +317,7 @@ class Broker:
             log_manager=self._log_manager,
             admin_manager=self._admin_manager,
             fetch_session_cache=self._factory.make_fetch_session_cache(),
-            producer_id_manager=self._factory.make_producer_id_manager(
-                membership, requests, self._transaction_coordinator
-            ),
+            producer_id_manager=producer_ids,
             group_coordinator=self._group_coordinator,
             transaction_coordinator=self._transaction_coordinator,
             marker_writer=self._marker_writer,
@@ -431,6 +434,8 @@ class Broker:
             await self._cleaner.stop()
         await self._task_scheduler.stop()
         await self._drain_requests()
+        if self._producer_ids is not None:
+            await self._producer_ids.stop()
         if self._replication is not None:
             await self._replication.close()
         if self._requests is not None:

@@ -15,12 +15,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from odradek.model.errors import BrokerError
 from odradek.store import znode_paths
 from odradek.store.port import BadVersion, NoNode, Store, StoreError, StoreProvider
 from odradek.store.znodes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from odradek.telemetry import events
 
 BLOCK_SIZE: Final = 1000
+_PREFETCH_PERCENT: Final = 90
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
 _ATTEMPTS_MAX: Final = 100
 _ALLOCATED_MAX: Final = 1 << 53
@@ -37,19 +39,32 @@ log = events.logger("producer_ids")
 
 
 class ProducerIdManager:
-    """The producer ids of one broker."""
+    """The producer ids of one broker.
+
+    As in Kafka, the next block is allocated in the background when 90 % of the current one are used, so new
+    producers do not have to wait for the store, nor for the controller while there is none.
+    """
 
     def __init__(self, allocate: AllocateBlock) -> None:
         self._allocate = allocate
         self._next = 0
         self._last = -1
+        self._prefetch_at = 0
+        """The id from which on the next block is wanted."""
+        self._next_block: ProducerIdBlock | None = None
+        self._prefetch: asyncio.Task[None] | None = None
         self._allocation_lock = asyncio.Lock()
 
     def try_generate_producer_id(self) -> int | None:
-        """Return the next id of the current block, or None if it is used up."""
+        """Return the next id of the current block or of the prefetched one; None if both are used up."""
         if self._next > self._last:
-            return None
+            if self._next_block is None:
+                return None
+            self._use(self._next_block)
+            self._next_block = None
         self._next += 1
+        if self._next > self._prefetch_at and self._next_block is None and self._prefetch is None:
+            self._prefetch = asyncio.get_running_loop().create_task(self._fetch_next_block())
         return self._next - 1
 
     async def generate_producer_id(self) -> int:
@@ -57,11 +72,34 @@ class ProducerIdManager:
         producer_id = self.try_generate_producer_id()
         while producer_id is None:
             async with self._allocation_lock:
-                if self._next > self._last:  # another caller may have allocated a block meanwhile
-                    block = await self._allocate()
-                    self._next, self._last = block.first, block.last
+                # Another caller, or the prefetch, may have allocated a block meanwhile.
+                if self._next > self._last and self._next_block is None:
+                    self._use(await self._allocate())
             producer_id = self.try_generate_producer_id()
         return producer_id
+
+    async def stop(self) -> None:
+        """Give up a prefetch."""
+        prefetch = self._prefetch
+        if prefetch is not None:
+            prefetch.cancel()
+            await asyncio.gather(prefetch, return_exceptions=True)
+
+    def _use(self, block: ProducerIdBlock) -> None:
+        self._next, self._last = block.first, block.last
+        self._prefetch_at = block.first + (block.last - block.first + 1) * _PREFETCH_PERCENT // 100
+
+    async def _fetch_next_block(self) -> None:
+        """Allocate the next block. After a failure, the next id that is generated starts another attempt."""
+        try:
+            async with self._allocation_lock:
+                self._next_block = await self._allocate()
+        except (StoreError, BrokerError) as error:
+            log.warning("producer_ids_not_prefetched", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            log.failure("producer_ids_prefetch_crashed", error)
+        finally:
+            self._prefetch = None
 
 
 class StoreBlocks:

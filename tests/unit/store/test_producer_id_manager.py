@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from odradek.model.errors import BrokerError, ErrorCode
 from odradek.store import znode_paths
 from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
 from odradek.store.port import BadPayload, BadVersion, StoreError
@@ -42,6 +43,67 @@ def test_producer_ids_continue_across_blocks(run_on_store) -> None:
         assert data == b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}'
 
     run_on_store(scenario)
+
+
+def test_next_block_is_prefetched_when_nine_tenths_are_used(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        ids = new_manager(ensemble.connect(), 1)
+        assert [await ids.generate_producer_id() for _ in range(900)] == list(range(900))
+        await let_tasks_run()
+        assert await allocate_block(ensemble.connect(), 2) == ProducerIdBlock(2, 1000, 1999)
+        assert ids.try_generate_producer_id() == 900
+        await let_tasks_run()
+        assert await allocate_block(ensemble.connect(), 2) == ProducerIdBlock(2, 3000, 3999)
+        rest = [ids.try_generate_producer_id() for _ in range(200)]
+        assert rest == [*range(901, 1000), *range(2000, 2101)]
+
+    run_on_store(scenario)
+
+
+def test_failed_prefetch_is_repeated_and_ids_of_the_block_stay_usable(run_on_store) -> None:
+    async def scenario(_ensemble: EmbeddedEnsemble) -> None:
+        outcomes: list[ProducerIdBlock | Exception] = [
+            ProducerIdBlock(1, 0, 9),
+            BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no controller"),
+            ProducerIdBlock(1, 50, 59),
+        ]
+
+        async def allocate() -> ProducerIdBlock:
+            outcome = outcomes.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        ids = ProducerIdManager(allocate)
+        assert [await ids.generate_producer_id() for _ in range(10)] == list(range(10))
+        await let_tasks_run()
+        assert await ids.generate_producer_id() == 50
+
+    run_on_store(scenario)
+
+
+def test_prefetch_ends_when_the_broker_stops(run_on_store) -> None:
+    async def scenario(_ensemble: EmbeddedEnsemble) -> None:
+        blocks = [ProducerIdBlock(1, 0, 9)]
+
+        async def allocate() -> ProducerIdBlock:
+            if not blocks:
+                await asyncio.Event().wait()
+            return blocks.pop()
+
+        ids = ProducerIdManager(allocate)
+        for _ in range(10):
+            await ids.generate_producer_id()
+        await let_tasks_run()
+        await ids.stop()
+        assert len(asyncio.all_tasks()) == 1
+
+    run_on_store(scenario)
+
+
+async def let_tasks_run() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def test_brokers_never_share_a_producer_id(run_on_store) -> None:
