@@ -15,6 +15,7 @@ from odradek.cluster.metadata_cache import MetadataCache
 from odradek.cluster.metadata_update import convert_update
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from odradek.model.uuids import uuid_text
 from odradek.replication.alter_log_dirs import AlterLogDirs
 from odradek.replication.control_requests import (
     ControlResult,
@@ -204,6 +205,13 @@ class StateChanges:
         if was_opened:
             self._alter_log_dirs.resume(partition)
         if has_changed:
+            log.debug(
+                "leader_changed",
+                partition=topic_partition,
+                topic_id=uuid_text(topic_id),
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+            )
             self._on_leadership_changed(partition)
 
     def remove_fetchers(self, topic_partitions: Iterable[TopicPartition]) -> None:
