@@ -11,6 +11,7 @@ ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 300
+SECONDS ?= 600
 CONTROLLER ?= scripted
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
@@ -23,7 +24,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -52,7 +53,7 @@ setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, 
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
-test: lint unit model contracts simulation integration clients compat spark  ## everything CI runs
+test: lint unit model contracts simulation integration cluster clients compat spark  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -73,6 +74,9 @@ contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds
 	@$(BIN)/pytest $(PARALLEL) tests/simulation
 
+cluster: $(CODEC)  ## clusters of three processes on a real ZooKeeper, with faults
+	@$(BIN)/pytest --timeout 300 tests/cluster_faults
+
 integration: $(CODEC)  ## real processes on loopback
 	@$(BIN)/pytest tests/integration tests/faults tests/fuzz
 
@@ -84,6 +88,12 @@ spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
+
+cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1
+	@$(BIN)/python -m tests.cluster_faults.run --seconds $(SECONDS) --seed $(SEED) --only "$(ONLY)"
+
+cluster-plants: $(CODEC)  ## mistakes in our broker that clusters of processes must find: make cluster-plants ONLY=epoch
+	@$(BIN)/python -m tests.cluster_faults.run_plants --only "$(ONLY)"
 
 model: $(CODEC)  ## every state of the replication rules within bounds, and the way to each planted bug: make model FULL=1
 	@$(BIN)/pytest $(PARALLEL) tests/model

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -88,8 +89,8 @@ def find_plant(trial: Trial) -> SimulationPlant:
     return next(plant for plant in PLANTS if plant.mistake.startswith(trial.plant))
 
 
-def run(trial: Trial) -> str:
-    """Return the tests that failed, or that none did."""
+def run(trial: Trial, folder: str = "tests/mixed") -> str:
+    """Return the tests of a folder that failed, or that none did."""
     plant = find_plant(trial)
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "src"
@@ -100,7 +101,7 @@ def run(trial: Trial) -> str:
             if text.count(edit.before) != 1:
                 return f"stale: occurs {text.count(edit.before)} times in {edit.path}"
             module.write_text(text.replace(edit.before, edit.after))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "600", "tests/mixed"]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "600", folder]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         done = subprocess.run(
             [*command, "-k", trial.tests, f"--basetemp={directory}/pytest"],
@@ -116,13 +117,18 @@ def run(trial: Trial) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Plant mistakes in our broker of a mixed cluster.")
+    return run_all(TRIALS, "tests/mixed")
+
+
+def run_all(all_trials: Sequence[Trial], folder: str) -> int:
+    """Run the trials of the command line; return its exit status."""
+    parser = argparse.ArgumentParser(description="Plant mistakes in our broker.")
     parser.add_argument("--only", default="", help="Part of the description.")
     options = parser.parse_args()
-    trials = [trial for trial in TRIALS if options.only in find_plant(trial).mistake]
+    trials = [trial for trial in all_trials if options.only in find_plant(trial).mistake]
     missed = 0
     for trial in trials:
-        line = run(trial)
+        line = run(trial, folder)
         missed += not line.startswith("found")
         print(f"{find_plant(trial).mistake}: {line}", flush=True)
     print(f"{len(trials)} plants, {missed} not found")

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.faults.clients.history import Assigned, ConsumerPart, Poll, ProducerPart, Send, Transaction
@@ -22,6 +22,13 @@ PAUSE_SECONDS_MAX = 0.02
 
 class Actor(threading.Thread):
     """A thread that runs until ``stop``; unexpected errors are recorded in its history."""
+
+    topic = TOPIC
+    pause_seconds_max = PAUSE_SECONDS_MAX
+    burst_max = 40
+    """Records that are sent without a pause."""
+    options: Mapping[str, Any] = {}
+    """Options of all clients of this actor."""
 
     def __init__(self, part: ProducerPart | ConsumerPart, rng: random.Random) -> None:
         super().__init__(daemon=True, name=part.name)
@@ -46,7 +53,7 @@ class Actor(threading.Thread):
         raise NotImplementedError
 
     def rest(self) -> None:
-        time.sleep(self.rng.random() * PAUSE_SECONDS_MAX)
+        time.sleep(self.rng.random() * self.pause_seconds_max)
 
 
 class Sender(Actor):
@@ -58,14 +65,18 @@ class Sender(Actor):
         super().__init__(part, rng)
         self.part = part
         self._partitions = partitions
-        self._producer = odradek.Producer(
-            bootstrap_servers=bootstrap, linger_ms=5, batch_size=2000, **options
-        )
+        self._producer_options = {
+            "bootstrap_servers": bootstrap,
+            "linger_ms": 5,
+            "batch_size": 2000,
+            **options,
+        }
 
     def play(self) -> None:
+        self._producer = odradek.Producer(**{**self._producer_options, **self.options})
         with self._producer:
             while self.is_wanted:
-                for _ in range(self.rng.randrange(1, 40)):
+                for _ in range(self.rng.randrange(1, self.burst_max)):
                     self._send()
                 if self.rng.random() < 0.2:
                     self._producer.flush()
@@ -75,7 +86,7 @@ class Sender(Actor):
         send = Send(f"{self.part.name}-{len(self.part.sends)}", self.rng.randrange(self._partitions))
         try:
             self._producer.send(
-                TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send)
+                self.topic, send.value.encode(), partition=send.partition, on_delivery=_noting(send)
             )
         except ClientError:
             return  # rejected by send: counts as never sent
@@ -124,6 +135,7 @@ class Transactor(Actor):
             transactional_id=self.part.name,
             max_block_ms=BLOCKED_MS_MAX,
             linger_ms=5,
+            **self.options,
         )
 
     def _begun(self, producer: Any) -> Transaction:
@@ -167,7 +179,7 @@ class Transactor(Actor):
 
     def _send(self, producer: Any, transaction: Transaction) -> None:
         send = Send(f"{self.part.name}-{len(self.part.sends)}", self.rng.randrange(self._partitions))
-        producer.send(TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send))
+        producer.send(self.topic, send.value.encode(), partition=send.partition, on_delivery=_noting(send))
         self.part.sends.append(send)
         transaction.sends.append(send)
 
@@ -181,6 +193,8 @@ class Transactor(Actor):
 
 class Reader(Actor):
     """A read_committed group member that randomly leaves, rejoins and commits."""
+
+    group = "readers"
 
     def __init__(self, bootstrap: str, part: ConsumerPart, rng: random.Random) -> None:
         super().__init__(part, rng)
@@ -205,26 +219,27 @@ class Reader(Actor):
     def _live(self) -> None:
         options: dict[str, Any] = {
             "bootstrap_servers": self._address,
-            "group_id": "readers",
+            "group_id": self.group,
             "auto_offset_reset": "earliest",
             "isolation_level": "read_committed",
             "enable_auto_commit": self.rng.random() < 0.5,
             "auto_commit_interval_ms": 200,
             "session_timeout_ms": 6_000,
+            **self.options,
         }
         lasts = self.rng.randrange(20, 200)
         if self.rng.random() < 0.5:
             asyncio.run(self._live_asyncio(options, lasts))
             return
         with odradek.Consumer(**options) as consumer:
-            consumer.subscribe([TOPIC], listener=self)
+            consumer.subscribe([self.topic], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 self._poll(consumer)
 
     async def _live_asyncio(self, options: dict[str, Any], lasts: int) -> None:
         """The same with asyncio, where a poll or commit may be cancelled at any time."""
         async with odradek.aio.Consumer(**options) as consumer:
-            consumer.subscribe([TOPIC], listener=self)
+            consumer.subscribe([self.topic], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 try:
                     async with asyncio.timeout(self.rng.choice((0.001, 0.01, 60))):

@@ -6,6 +6,7 @@ Jepsen's Kafka workload where it has a name.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -159,9 +160,10 @@ def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
         if event.offset <= before:
             offsets_text = f"{event.offset} of {event.partition} after {before}"
             yield f"nonmonotonic-poll: {consumer.name} read {offsets_text}"
-        skipped = [offset for offset in offsets.get(event.partition, []) if before < offset < event.offset]
-        if skipped:
-            yield f"poll-skip: {consumer.name} did not read {skipped[0]} of partition {event.partition}"
+        present = offsets.get(event.partition, [])
+        after = bisect_right(present, before)
+        if after < len(present) and present[after] < event.offset:
+            yield f"poll-skip: {consumer.name} did not read {present[after]} of partition {event.partition}"
 
 
 def never_polled(history: History, committed: Log) -> Iterator[str]:

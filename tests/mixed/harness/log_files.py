@@ -33,7 +33,8 @@ def check_replicas_equal(
     Call it when nothing is being produced and the replicas are in sync.
     """
     for partition in partitions:
-        high_watermark = read_high_watermark(cluster, topic, partition)
+        leader = cluster.znodes.partition_state(topic, partition)["leader"]
+        high_watermark = read_high_watermark(cluster.address(leader), topic, partition)
         logs = {
             broker: _committed_batches(cluster.replica_path(broker, topic, partition), high_watermark)
             for broker in replicas
@@ -42,7 +43,7 @@ def check_replicas_equal(
             name = f"{topic}-{partition} of broker {broker}"
             end = batches[-1].last_offset + 1 if batches else 0
             assert end == high_watermark, f"{name} must reach the high watermark {high_watermark}, got {end}"
-            difference = _first_difference(logs[replicas[0]], batches)
+            difference = first_difference(logs[replicas[0]], batches)
             assert difference is None, f"{name} must equal that of broker {replicas[0]}: {difference}"
     _check_dumps_equal(cluster, topic, partitions, replicas)
 
@@ -52,9 +53,8 @@ def read_batches(directory: Path) -> list[Batch]:
     return [batch for path in sorted(directory.glob("*.log")) for batch in _parse(path.read_bytes())]
 
 
-def read_high_watermark(cluster: MixedCluster, topic: str, partition: int = 0) -> int:
-    """Return the offset that the leader tells consumers as the latest."""
-    leader = cluster.znodes.partition_state(topic, partition)["leader"]
+def read_high_watermark(address: str, topic: str, partition: int = 0) -> int:
+    """Return the offset that the leader, at this address, tells consumers as the latest."""
     asked = list_offsets.ListOffsetsPartition(
         partition_index=partition,  # type: ignore[arg-type]
         timestamp=LATEST,  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def read_high_watermark(cluster: MixedCluster, topic: str, partition: int = 0) -
             ),
         ),
     )
-    with RawConnection(cluster.address(leader)) as connection:
+    with RawConnection(address) as connection:
         response = connection.exchange(message)
     result = response.topics[0].partitions[0]
     assert not int(result.error_code), f"ListOffsets must succeed, got {result}"
@@ -120,7 +120,8 @@ def _parse(data: bytes) -> Iterator[Batch]:
         position = end
 
 
-def _first_difference(expected: list[Batch], actual: list[Batch]) -> str | None:
+def first_difference(expected: Sequence[Batch], actual: Sequence[Batch]) -> str | None:
+    """Describe the first batch that differs; None if all are equal."""
     for wanted, batch in itertools.zip_longest(expected, actual):
         if wanted != batch:
             return f"{wanted} and {batch}"

@@ -267,30 +267,7 @@ class MixedCluster:
 
     def metadata(self, broker: int, topic: str | None = None) -> ClusterMetadata:
         """Return what a broker knows of the cluster and a topic; nothing if it does not answer."""
-        topics = [] if topic is None else [metadata.MetadataRequestTopic(name=topic)]  # type: ignore[arg-type]
-        request = metadata.MetadataRequest(
-            topics=tuple(topics),
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
-        try:
-            with RawConnection(self.address(broker)) as connection:
-                response = connection.exchange(request)
-        except (OSError, ConnectionEnded):
-            return ClusterMetadata(NO_BROKER, frozenset(), {})
-        partitions = {
-            (topic.name, int(each.partition_index)): PartitionMetadata(
-                int(each.leader_id),
-                tuple(map(int, each.replica_nodes)),
-                tuple(map(int, each.isr_nodes)),
-                tuple(map(int, each.offline_replicas)),
-            )
-            for topic in response.topics
-            for each in topic.partitions
-        }
-        brokers = frozenset(int(each.node_id) for each in response.brokers)
-        return ClusterMetadata(int(response.controller_id), brokers, partitions)
+        return read_metadata(self.address(broker), topic)
 
     def wait_for_partition(
         self, topic: str, partition: int = 0, *, leader: int | None = None, isr: Sequence[int] = BROKERS
@@ -322,3 +299,31 @@ class MixedCluster:
                     f"controller is {self.znodes.controller()}, metadata is {states}"
                 )
             time.sleep(POLL_SECONDS)
+
+
+def read_metadata(address: str, topic: str | None = None) -> ClusterMetadata:
+    """Return what a broker knows of the cluster and a topic; nothing if it does not answer."""
+    topics = [] if topic is None else [metadata.MetadataRequestTopic(name=topic)]  # type: ignore[arg-type]
+    request = metadata.MetadataRequest(
+        topics=tuple(topics),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    try:
+        with RawConnection(address) as connection:
+            response = connection.exchange(request)
+    except (OSError, ConnectionEnded):
+        return ClusterMetadata(NO_BROKER, frozenset(), {})
+    partitions = {
+        (topic.name, int(each.partition_index)): PartitionMetadata(
+            int(each.leader_id),
+            tuple(map(int, each.replica_nodes)),
+            tuple(map(int, each.isr_nodes)),
+            tuple(map(int, each.offline_replicas)),
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    brokers = frozenset(int(each.node_id) for each in response.brokers)
+    return ClusterMetadata(int(response.controller_id), brokers, partitions)

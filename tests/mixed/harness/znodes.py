@@ -46,6 +46,13 @@ class Znodes:
             return None
         return Znode(data or b"", stat.version, stat.czxid)
 
+    def children(self, path: str) -> list[str]:
+        """Return the names below a node; none if there is no such node."""
+        try:
+            return sorted(self._client.get_children(path))
+        except NoNodeError:
+            return []
+
     def fields(self, path: str) -> dict[str, Any]:
         """Return the JSON object of a node; empty if there is no such node."""
         node = self.read(path)
@@ -81,7 +88,7 @@ class Znodes:
         if node is None:
             return
         yield path, node
-        for name in sorted(self._client.get_children(path)):
+        for name in self.children(path):
             yield from self._walk(f"{path.rstrip('/')}/{name}")
 
 

@@ -76,7 +76,13 @@ class Clients:
             finish(SECONDS_MAX)
 
     @staticmethod
-    def reassign(controller_port: int, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+    def reassign(
+        controller_port: int,
+        topic: str,
+        partition: int,
+        replicas: Sequence[int] | None,
+        host: str = "127.0.0.1",
+    ) -> None:
         """Start a reassignment; None cancels the pending one."""
         target: Any = None if replicas is None else tuple(replicas)
         message = reassignment.AlterPartitionReassignmentsRequest(
@@ -92,7 +98,7 @@ class Clients:
                 ),
             )
         )
-        with RawConnection(f"127.0.0.1:{controller_port}") as connection:
+        with RawConnection(f"{host}:{controller_port}") as connection:
             response = connection.exchange(message)
         errors = [response.error_code, *(p.error_code for t in response.responses for p in t.partitions)]
         if any(int(error) for error in errors):

@@ -1,0 +1,1 @@
+"""The cluster, its network, faults, load and checks."""

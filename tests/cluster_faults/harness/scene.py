@@ -1,0 +1,227 @@
+"""Clients under load on a topic of their own, while a fault is played, and all checks at its end.
+
+A producer of confluent-kafka and one of ours are idempotent with acks=all and have no reason to give up a
+record; one of ours is transactional; a group of ours reads committed records.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+import confluent_kafka
+from tests.cluster_faults.harness.checks import check_cluster
+from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
+from tests.cluster_faults.harness.senders import ConfluentSender
+from tests.faults.clients.actors import Actor, Reader, Sender, Transactor
+from tests.faults.clients.checker import check_history, never_polled
+from tests.faults.clients.history import ConsumerPart, History, Log, ProducerPart
+from tests.faults.fault_report import FaultReport
+from tests.mixed.harness.coordinators import partition_of
+from tests.support.interbroker.clients import Clients
+
+PARTITIONS = 3
+PAUSE_SECONDS_MAX = 0.2
+BURST_MAX = 12
+OPTIONS = {"request_timeout_ms": 3_000}
+"""A paused broker accepts connections and does not respond."""
+END_SECONDS_MAX = 90.0
+SPREAD = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+LEVELS = ("read_uncommitted", "read_committed")
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+
+class Scene:
+    """Use as a context manager: the load begins at its start, and is checked at its end."""
+
+    def __init__(self, cluster: FaultCluster, name: str, seed: int) -> None:
+        self.cluster = cluster
+        self.topic = name
+        self.rng = random.Random(seed)
+        self.report = FaultReport(name, seed)
+        self.clients = Clients(cluster.bootstrap)
+        self.history = History()
+        self._producers: list[Actor] = []
+        self._readers: list[Actor] = []
+
+    # Load.
+
+    def __enter__(self) -> Self:
+        self.cluster.restore()
+        self.clients.create_topic(self.topic, SPREAD)
+        self.clients.create_topic(self.probe_topic, SPREAD[:1])
+        self.cluster.wait_until_in_sync([self.topic, self.probe_topic])
+        bootstrap = self.cluster.bootstrap
+        theirs, ours, transactor = (ProducerPart(name) for name in ("theirs", "ours", self.transactional_id))
+        readers = [ConsumerPart(f"reader{number}") for number in range(2)]
+        self.history = History([theirs, ours, transactor], readers)
+        self._producers = [
+            ConfluentSender(bootstrap, theirs, PARTITIONS, self._own_rng()),
+            Sender(bootstrap, ours, PARTITIONS, self._own_rng()),
+            Transactor(bootstrap, transactor, PARTITIONS, self._own_rng()),
+        ]
+        self._readers = [Reader(bootstrap, part, self._own_rng()) for part in readers]
+        for actor in (*self._producers, *self._readers):
+            actor.topic = self.topic
+            actor.pause_seconds_max = PAUSE_SECONDS_MAX
+            actor.burst_max = BURST_MAX
+            actor.options = OPTIONS
+            if isinstance(actor, Reader):
+                actor.group = self.group
+            actor.start()
+        self.wait_for_progress()
+        return self
+
+    def _own_rng(self) -> random.Random:
+        return random.Random(self.rng.random())
+
+    @property
+    def probe_topic(self) -> str:
+        """Topic of records that only time the cluster."""
+        return f"{self.topic}-probe"
+
+    @property
+    def group(self) -> str:
+        return f"{self.topic}-group"
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{self.topic}-transactor"
+
+    def group_coordinator(self) -> int:
+        return self.cluster.leader(OFFSETS_TOPIC, partition_of(self.group))
+
+    def transaction_coordinator(self) -> int:
+        return self.cluster.leader(TRANSACTIONS_TOPIC, partition_of(self.transactional_id))
+
+    def note(self, what: str) -> None:
+        """Count a fault."""
+        self.report.faults += 1
+        self.report.outcomes[what] += 1
+
+    def pause(self, seconds_max: float = 1.0) -> None:
+        """Let the load go on for a random time, so that the next fault comes at a random moment."""
+        time.sleep(self.rng.random() * seconds_max)
+
+    def wait_for_progress(self, count: int = 20) -> None:
+        """Wait until each producer has more acknowledged records, the transactor more transactions."""
+        goals = [
+            self._done(part) + (count if not part.transactions else 2) for part in self.history.producers
+        ]
+
+        def is_reached() -> bool:
+            return all(
+                self._done(part) >= goal for part, goal in zip(self.history.producers, goals, strict=True)
+            )
+
+        wait_for(is_reached, lambda: f"producers must get on to {goals}, got {self._progress()}")
+
+    @staticmethod
+    def _done(part: ProducerPart) -> int:
+        if part.transactions:
+            return sum(transaction.outcome == "committed" for transaction in list(part.transactions))
+        return sum(send.offset >= 0 for send in list(part.sends))
+
+    def _progress(self) -> dict[str, tuple[int, str]]:
+        return {part.name: (self._done(part), part.problem) for part in self.history.producers}
+
+    # End.
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.cluster.restore()
+                self.wait_for_progress()
+        finally:
+            self._end(self._producers)
+            if error is not None:
+                self._end(self._readers)
+        if error is None:
+            self._check()
+
+    def _check(self) -> None:
+        written, committed = (read_log(self.cluster.bootstrap, self.topic, level) for level in LEVELS)
+        wait_for(lambda: not list(never_polled(self.history, committed)), None)
+        self._end(self._readers)
+        self.cluster.wait_until_in_sync([self.topic])
+        violations = [
+            *check_history(self.history, written, committed),
+            *client_errors(self.history.producers[:2]),
+            *foreign_values(self.history, written),
+            *check_cluster(self.cluster, self.topic, range(PARTITIONS), BROKERS),
+        ]
+        self.report.violations += violations
+        sends = [send for part in self.history.producers for send in part.sends]
+        self.report.acknowledged += sum(send.offset >= 0 for send in sends)
+
+    def _end(self, actors: list[Actor]) -> None:
+        for actor in actors:
+            actor.stop()
+        for actor in actors:
+            actor.join(END_SECONDS_MAX)
+            self.report.check(not actor.is_alive(), f"{actor.name} did not end")
+
+
+def client_errors(parts: Sequence[ProducerPart]) -> Iterator[str]:
+    """Yield records that an idempotent producer gave up."""
+    for part in parts:
+        for send in part.sends:
+            if send.error:
+                yield f"client-error: {send.value} of {part.name} failed with {send.error}"
+
+
+def foreign_values(history: History, written: Log) -> Iterator[str]:
+    """Yield records that nobody sent to this topic."""
+    own = {send.value for part in history.producers for send in part.sends}
+    for partition, records in written.items():
+        for offset, value in records:
+            if value not in own:
+                yield f"wrong-topic: {value} is at {(partition, offset)}, and was not sent there"
+
+
+def wait_for(holds: Callable[[], bool], describe: Callable[[], str] | None) -> None:
+    """Wait until a condition holds; without a description the caller checks it again."""
+    deadline = time.monotonic() + END_SECONDS_MAX
+    while not holds():
+        if time.monotonic() > deadline:
+            if describe is None:
+                return
+            raise TimeoutError(f"{describe()} after {END_SECONDS_MAX} s")
+        time.sleep(0.1)
+
+
+def read_log(bootstrap: str, topic: str, isolation_level: str, partitions: int = PARTITIONS) -> Log:
+    """Read a topic from its start to its end."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation_level,
+        "log_level": 2,
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    records: dict[int, list[tuple[int, str]]] = {number: [] for number in range(partitions)}
+    at_end: set[int] = set()
+    deadline = time.monotonic() + END_SECONDS_MAX
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
+        while len(at_end) < partitions:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} must be readable to its end within {END_SECONDS_MAX} s")
+            for message in consumer.consume(500, 0.2):
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None
+                if message.error() is None and offset is not None and value is not None:
+                    records[partition].append((offset, value.decode()))
+                else:
+                    at_end.add(partition)
+    finally:
+        consumer.close()
+    return records
