@@ -239,6 +239,13 @@ CONTROLLER_PLANTS: list[Plant] = [
         (_SCRIPTS,),
     ),
     Plant(
+        "an ISR member that is no replica leaves the ISR after a failover",
+        f"{_MACHINE}/startup.py",
+        "    partitions = dict.fromkeys((*restarted, *removed))\n",
+        "    partitions = dict.fromkeys(restarted)\n",
+        (_SCRIPTS,),
+    ),
+    Plant(
         "the only broker writes nothing when it starts",
         f"{_MACHINE}/startup.py",
         "context.brokers.keys()) == 1:\n",

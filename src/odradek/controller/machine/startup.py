@@ -20,7 +20,7 @@ from odradek.controller.machine.replica_state_machine import (
     initialize_replica_states,
     leader_epochs,
 )
-from odradek.controller.machine.request_batch import send_update_metadata
+from odradek.controller.machine.request_batch import RequestBatch, send_update_metadata
 from odradek.controller.machine.states import ReplicaState
 from odradek.controller.machine.topic_changes import assign_topic_ids
 from odradek.model.ids import TopicPartition
@@ -43,8 +43,10 @@ def on_context_loaded(context: ControllerContext, event: ContextLoaded) -> Steps
     online, offline = initialize_replica_states(context)
     # Their brokers may have failed while there was no controller.
     failed_in = leader_epochs(context, offline)
-    yield from _fail_restarted(context, restarted_replicas(context, event.zxids))
+    removed = removed_isr_members(context)
+    yield from _fail_replicas(context, removed, restarted_replicas(context, event.zxids))
     yield from handle_replica_state_changes(context, online, ReplicaState.ONLINE)
+    yield from _delete_replicas(context, removed)
     yield from handle_replica_state_changes(context, offline, ReplicaState.OFFLINE, failed_in)
     initialize_partition_states(context)
     yield from trigger_online_state_change(context)
@@ -71,8 +73,24 @@ def restarted_replicas(
     return restarted
 
 
-def _fail_restarted(
-    context: ControllerContext, restarted: Mapping[TopicPartition, Collection[int]]
+def removed_isr_members(context: ControllerContext) -> dict[TopicPartition, list[int]]:
+    """Return ISR members that are no replicas, by partition.
+
+    A cancelled reassignment writes the assignment first: its controller has failed before the next write.
+    """
+    removed: dict[TopicPartition, list[int]] = {}
+    for partition, stored in context.partitions.items():
+        replicas = context.replicas_of(partition)
+        members = [member for member in stored.leader_and_isr.isr if member not in replicas]
+        if members:
+            removed[partition] = members
+    return removed
+
+
+def _fail_replicas(
+    context: ControllerContext,
+    removed: Mapping[TopicPartition, Collection[int]],
+    restarted: Mapping[TopicPartition, Collection[int]],
 ) -> Steps[None]:
     """Start new leader epochs, before a restarted broker gets the state of its former life again."""
 
@@ -81,9 +99,26 @@ def _fail_restarted(
     ) -> LeaderIsrAndControllerEpoch | None:
         live = context.online_replicas_of(partition)
         return elect_after_restart(
-            stored, context.replicas_of(partition), live, restarted[partition], context.controller_epoch
+            stored,
+            context.replicas_of(partition),
+            live,
+            restarted.get(partition, ()),
+            context.controller_epoch,
         )
 
-    if restarted:
-        log.info("brokers_restarted", partitions=len(restarted))
-    yield from update_partition_states(context, restarted, decide)
+    partitions = dict.fromkeys((*restarted, *removed))
+    if partitions:
+        log.info("replicas_failed_without_controller", partitions=len(partitions))
+    yield from update_partition_states(context, partitions, decide)
+
+
+def _delete_replicas(
+    context: ControllerContext, removed: Mapping[TopicPartition, Collection[int]]
+) -> Steps[None]:
+    """Delete removed replicas that have left the ISR: others have all their committed records."""
+    batch = RequestBatch(context)
+    for partition, broker_ids in removed.items():
+        isr = context.partitions[partition].leader_and_isr.isr
+        left = [broker_id for broker_id in broker_ids if broker_id not in isr]
+        batch.add_stop_replica(left, partition, is_delete=True)
+    yield from batch.send()
