@@ -199,9 +199,11 @@ class ControllerSimulation(Simulation):
         for topic in nodes.names_under(znode_paths.TOPICS):
             if topic not in cluster.observer.topics:
                 problems["unknown-topic"] = topic
-        if (left := self._left_on_disk()) is not None:
+        problems |= self._problems_of_partitions()
+        # The directories are listed last: that takes longer than everything else.
+        if not problems and (left := self._left_on_disk()) is not None:
             problems["deleted-topic-on-disk"] = left
-        return problems | self._problems_of_partitions()
+        return problems
 
     def _problems_of_partitions(self) -> dict[str, str]:
         cluster = self._cluster

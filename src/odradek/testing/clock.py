@@ -81,6 +81,7 @@ def _may_run(handle: asyncio.Handle) -> bool:
     if process.is_paused:
         process.held.append(handle)
         return False
+    process.has_run = True
     return not process.is_dead
 
 
@@ -153,6 +154,8 @@ class Process:
         self.context.run(_PROCESS.set, self)
         self.is_paused = False
         self.is_dead = False
+        self.has_run = False
+        """Set by every callback of the process, for those who ask only now and then."""
         self.held: list[asyncio.Handle] = []
 
     def pause(self) -> None:

@@ -100,6 +100,10 @@ class SimulatedBroker:
     def is_paused(self) -> bool:
         return self._process.is_paused
 
+    @property
+    def process(self) -> Process:
+        return self._process
+
     async def start(self) -> None:
         """Start a new incarnation. The store session of the last one must have ended."""
         assert self.broker is None, f"{self.host} runs already"

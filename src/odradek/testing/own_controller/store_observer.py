@@ -82,7 +82,8 @@ class StoreObserver:
         """
         self.marked: set[str] = set()
         self.controller_epoch = 0
-        self.write_count = 0
+        self.change_count = 0
+        """Writes that may have changed ``states_by_key``."""
         self._controller_session = 0
         self._report = report
         self._has_proposed = has_proposed
@@ -101,8 +102,10 @@ class StoreObserver:
                 if op.path == znode_paths.CONTROLLER_EPOCH and isinstance(op, SetDataOp):
                     self._on_elected(session_id, op, ops)
                 elif op.path.startswith(_TOPICS_PREFIX):
+                    self.change_count += 1
                     self._on_topic_write(session_id, op)
                 elif op.path.startswith(_MARKS_PREFIX):
+                    self.change_count += 1
                     self._on_mark(op)
         except Violation as violation:
             self._report(violation)
@@ -162,7 +165,6 @@ class StoreObserver:
             return
         assert isinstance(op, CreateOp | SetDataOp)
         state, before = decode_partition_state(op.path, op.data), self.states.get(partition)
-        self.write_count += 1
         self._check_controller(session_id, f"{partition}: {state}")
         if state.controller_epoch != self.controller_epoch:
             raise Violation(
