@@ -70,6 +70,13 @@ def test_killed_broker_leaves_the_isr_and_comes_back(cluster: LocalCluster) -> N
     assert "while broker 2 is dead" in read(cluster)
 
 
+def test_killed_broker_is_started_within_its_session(cluster: LocalCluster) -> None:
+    cluster.run("kill", "3")
+    assert "waiting for the session of its last process" in cluster.run("start", "3")
+    cluster.run("wait")
+    assert [broker["state"] for broker in cluster.status()["brokers"]] == ["running"] * 3
+
+
 def test_paused_broker_is_replaced_and_follows_again(cluster: LocalCluster) -> None:
     controller = cluster.status()["controller"]
     cluster.run("pause", str(controller))

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from odradek.system.local_zookeeper import LOG_NAME, LocalZooKeeper, ServerFailed, free_port
+from odradek.system.local_zookeeper import (
+    LOG_NAME,
+    LocalZooKeeper,
+    ServerFailed,
+    free_port,
+    registered_brokers,
+)
 
 SECONDS_MAX = 60
 
@@ -48,6 +54,20 @@ def test_server_keeps_its_data_and_stops_by_its_process_id(tmp_path: Path) -> No
         assert not is_running(server.process_id)
         server.stop()
     assert (tmp_path / LOG_NAME).exists()
+
+
+def test_registered_brokers_are_those_with_a_session(tmp_path: Path) -> None:
+    with LocalZooKeeper(tmp_path, os.environ) as server:
+        assert registered_brokers(server.port) == frozenset()
+        client = KazooClient(server.connect_string)
+        client.start()
+        for number in (7, 12):
+            client.create(f"/brokers/ids/{number}", ephemeral=True, makepath=True)
+        assert registered_brokers(server.port) == {7, 12}
+        client.stop()
+        client.close()
+        assert registered_brokers(server.port) == frozenset()
+    assert registered_brokers(server.port) == frozenset()
 
 
 def test_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

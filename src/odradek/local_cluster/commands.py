@@ -291,7 +291,7 @@ def make_supervisor(directory: Path, *, is_silent: bool = False) -> Supervisor:
 def _environment() -> Environment:
     from odradek.local_cluster.cluster_view import observe
     from odradek.local_cluster.environment import Environment
-    from odradek.system.local_zookeeper import free_port, is_serving, server_config
+    from odradek.system.local_zookeeper import free_port, is_serving, registered_brokers, server_config
     from odradek.system.loopback_ports import is_listening, is_port_free
     from odradek.system.processes import RealProcesses
 
@@ -308,6 +308,7 @@ def _environment() -> Environment:
         is_port_free,
         is_listening,
         is_serving,
+        registered_brokers,
         _zookeeper_command,
         lambda data, port, tick_ms: server_config(data, port, tick_ms, {}),
         [sys.executable, "-m", "odradek", "serve"],

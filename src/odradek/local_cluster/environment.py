@@ -22,6 +22,8 @@ class Environment(NamedTuple):
     is_listening: Callable[[int], bool]
     is_zookeeper_serving: Callable[[int, Path], bool]
     """Returns whether the server of this data directory, and not another one, serves on a port."""
+    registered_brokers: Callable[[int], Collection[int]]
+    """Returns the ids that sessions of the ZooKeeper server on a port have registered."""
     zookeeper_command: Callable[[], list[str]]
     """Returns the command without its configuration file; raises ClusterError if something is missing."""
     zookeeper_config: Callable[[Path, int, int], str]

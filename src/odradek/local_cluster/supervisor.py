@@ -207,6 +207,7 @@ class Supervisor:
         started: list[str] = []
         try:
             for batch in start_batches(missing):
+                await self._wait_for_former_sessions(batch)
                 positions = {}
                 for member in batch:
                     started.append(member)
@@ -216,6 +217,18 @@ class Supervisor:
         except ClusterError:
             await self._stop_all(stop_batches(started, None))
             raise
+
+    async def _wait_for_former_sessions(self, members: list[str]) -> None:
+        """Wait until no killed process of these members is registered: their brokers would exit."""
+        port = self._directory.require().spec.zookeeper_port
+        numbers = {broker_number(member) for member in members if member != ZOOKEEPER}
+
+        def registered() -> set[int]:
+            return numbers.intersection(self._environment.registered_brokers(port))
+
+        for number in sorted(registered() if numbers else ()):
+            self._report(f"broker {number}: waiting for the session of its last process to expire")
+        await self._wait(lambda: not numbers or not registered(), START_MS)
 
     def _launch(self, member: str) -> int:
         """Start the process of a member; return the position in its log where its output begins."""

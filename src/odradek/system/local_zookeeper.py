@@ -28,6 +28,7 @@ _PORT_ATTEMPTS: Final = 3
 _PORT_CHOICES: Final = 100
 _PORTS: Final = range(20_000, 32_000)
 _LOG_LINES_SHOWN: Final = 5
+_REGISTRATIONS: Final = "/brokers/ids/"
 
 # A background shell reads a pipe that only the starting process has open: when that process is gone, the read
 # ends and the server is terminated. The shell becomes the server, so the process id is the server's.
@@ -196,6 +197,19 @@ def free_port() -> int:
             probe.bind((HOST, port))
             return port
     raise ServerFailed(f"no free port between {_PORTS.start} and {_PORTS.stop - 1} on {HOST}")
+
+
+def registered_brokers(port: int) -> frozenset[int]:
+    """Return the ids that brokers with a session have registered; none if the server does not answer."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1) as connection:
+            connection.sendall(b"dump")
+            nodes = connection.makefile(encoding="utf-8").read().split()
+    except OSError:
+        return frozenset()
+    return frozenset(
+        int(node.removeprefix(_REGISTRATIONS)) for node in nodes if node.startswith(_REGISTRATIONS)
+    )
 
 
 def is_serving(port: int, data: Path) -> bool:

@@ -38,6 +38,7 @@ class Machine:
         self.java_error: str | None = None
         self.controller: int | None = 1
         self.partitions: tuple[PartitionInfo, ...] = ()
+        self.former_sessions: Callable[[], set[int]] = set
         self.lines: list[str] = []
         self.processes.on_run = self._on_run
         self.clock: VirtualClock | None = None
@@ -55,6 +56,7 @@ class Machine:
             lambda port: port not in self.busy_ports and not self.is_listening(port),
             self.is_listening,
             lambda port, data: self.is_listening(port),
+            lambda port: self.former_sessions(),
             self._zookeeper_command,
             lambda data, port, tick_ms: f"{data} {port} {tick_ms}\n",
             ["serve"],
@@ -276,6 +278,21 @@ def test_broker_does_not_start_without_zookeeper(machine: Machine) -> None:
 
 def _kill(name: str) -> Callable[[Supervisor], Awaitable[bool]]:
     return lambda supervisor: supervisor.kill(name)
+
+
+def test_broker_starts_once_the_session_of_its_killed_process_has_expired(machine: Machine) -> None:
+    starts: list[bool] = []
+
+    async def start(supervisor: Supervisor) -> None:
+        assert machine.clock is not None
+        clock, end_ms = machine.clock, machine.clock.monotonic_ms() + 4000
+        machine.former_sessions = lambda: {2} if clock.monotonic_ms() < end_ms else set()
+        machine.processes.on_run = lambda identity: starts.append(clock.monotonic_ms() >= end_ms)
+        await supervisor.start("2")
+
+    run(machine, up(), _kill("2"), start)
+    assert starts == [True]
+    assert "broker 2: waiting for the session of its last process to expire" in machine.lines
 
 
 def test_broker_that_does_not_register_is_reported(machine: Machine) -> None:
