@@ -18,13 +18,14 @@ MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spar
 KAFKA ?= 3.9.1
 IBP ?=
 FULL ?=
+CLUSTER ?=
 # A worker for each core; more than eight only take memory.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -53,7 +54,7 @@ setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, 
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
-test: lint unit model contracts simulation integration cluster clients compat spark  ## everything CI runs
+test: lint unit model contracts simulation integration cluster clients compat compat-cluster spark  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -99,8 +100,11 @@ model: $(CODEC)  ## every state of the replication rules within bounds, and the 
 	@$(BIN)/pytest $(PARALLEL) tests/model
 	@nice -n 10 $(BIN)/python -m tests.model.run $(if $(FULL),--full)
 
-compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
-	@$(BIN)/pytest -n 2 tests/compat
+compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us: make compat CLUSTER=3
+	@$(BIN)/pytest -n 2 $(if $(CLUSTER),--cluster $(CLUSTER)) tests/compat
+
+compat-cluster: $(CODEC) $(KAFKA2_STAMP)  ## a part of the same against three brokers with three replicas
+	@$(BIN)/pytest -n 2 --cluster 3 --quick tests/compat
 
 compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source distribution, against us
 	@$(BIN)/python -m tests.compat.kafka_python_suite

@@ -18,9 +18,26 @@ from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.interface import Client
 from tests.compat.clients.kafka_python import KafkaPython
 from tests.compat.clients.odradek import OdradekAsyncio, OdradekBlocking
-from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
+from tests.compat.clients.settled import settle
+from tests.compat.cluster_selection import is_quick, skip_reason
+from tests.support.fixtures import (
+    bootstrap,
+    broker,
+    pytest_runtest_makereport,
+    restarted_cluster,
+    start_broker,
+    topic,
+)
+from tests.support.shared_cluster import ClusterPlugin
 
-__all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "topic"]
+__all__ = [
+    "bootstrap",
+    "broker",
+    "pytest_runtest_makereport",
+    "restarted_cluster",
+    "start_broker",
+    "topic",
+]
 
 LEFT_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 """kafka-python leaves the socket of a failed connection to the garbage collector, which then warns."""
@@ -41,7 +58,7 @@ class Clients(dict[str, Client]):
         self._bootstrap = bootstrap
 
     def __missing__(self, name: str) -> Client:
-        self[name] = CLIENT_FACTORIES[name](self._bootstrap)
+        self[name] = settle(CLIENT_FACTORIES[name](self._bootstrap), self._bootstrap)
         return self[name]
 
     def close(self) -> None:
@@ -50,11 +67,26 @@ class Clients(dict[str, Client]):
             client.close()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ignore sockets that third-party clients leave open."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKETS))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cluster", type=int, metavar="BROKERS", help="run the tests on a cluster")
+    parser.addoption("--quick", action="store_true", help="only the tests that CI runs on a cluster")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run a cluster for the session; workers of xdist use that of the main process."""
+    brokers = config.getoption("--cluster")
+    if brokers is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ClusterPlugin(brokers))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Ignore sockets that third-party clients leave open; select the tests for a cluster."""
+    for item in [item for item in items if Path(__file__).parent in item.path.parents]:
+        item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKETS))
+        if config.getoption("--cluster") is not None and (reason := skip_reason(item.nodeid)):
+            item.add_marker(pytest.mark.skip(reason=f"one broker: {reason}"))
+        if config.getoption("--quick") and not is_quick(item.nodeid):
+            items.remove(item)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -75,6 +107,12 @@ def clients(bootstrap: str) -> Iterator[Clients]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def min_in_sync(bootstrap: str) -> str:
+    """Default of min.insync.replicas: 2 in a cluster."""
+    return "2" if "," in bootstrap else "1"
+
+
 @pytest.fixture(params=sorted(CLIENT_FACTORIES))
 def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
     """Each client in turn."""
@@ -84,4 +122,5 @@ def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
 @pytest.fixture(params=sorted(CLIENT_FACTORIES))
 def make_client(request: pytest.FixtureRequest) -> Callable[[str], Client]:
     """Each client in turn, for the test's own broker; the test closes the clients it creates."""
-    return CLIENT_FACTORIES[request.param]
+    make = CLIENT_FACTORIES[request.param]
+    return lambda bootstrap: settle(make(bootstrap), bootstrap)

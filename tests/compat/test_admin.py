@@ -66,7 +66,7 @@ def test_topic_configs_set_at_creation_are_described(client: Client, topic: str)
     assert configs["cleanup.policy"] == "compact"
 
 
-def test_topic_default_configs_are_described(client: Client, topic: str) -> None:
+def test_topic_default_configs_are_described(client: Client, topic: str, min_in_sync: str) -> None:
     client.create_topic(topic)
     configs = client.describe_configs(topic)
     expected = {
@@ -74,7 +74,7 @@ def test_topic_default_configs_are_described(client: Client, topic: str) -> None
         "compression.type": "producer",
         "max.message.bytes": "1048588",
         "message.timestamp.type": "CreateTime",
-        "min.insync.replicas": "1",
+        "min.insync.replicas": min_in_sync,
         "retention.bytes": "-1",
         "segment.ms": "604800000",
         "segment.bytes": "1073741824",

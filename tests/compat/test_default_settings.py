@@ -6,6 +6,8 @@ These read like the examples people copy, and so use the clients as they are.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
@@ -16,6 +18,17 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ConfluentNewTopic
 from tests.compat.clients.kafka_python import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+SECONDS_MAX = 30
+POLL_SECONDS = 0.05
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait for all brokers of a cluster to hear of a new topic; one broker knows it at once."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(POLL_SECONDS)
 
 
 def test_confluent_producer(bootstrap: str, topic: str) -> None:
@@ -31,7 +44,7 @@ def test_confluent_producer(bootstrap: str, topic: str) -> None:
 def test_confluent_admin(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([ConfluentNewTopic(topic)])[topic].result(30)
-    assert topic in admin.list_topics(timeout=30).topics
+    wait_for(lambda: topic in admin.list_topics(timeout=30).topics)
 
 
 def test_confluent_consumer_of_an_assigned_partition(bootstrap: str, topic: str) -> None:
@@ -56,7 +69,7 @@ def test_kafka_python_producer(bootstrap: str, topic: str) -> None:
 def test_kafka_python_admin(bootstrap: str, topic: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([topic])
-        assert topic in admin.list_topics()
+        wait_for(lambda: topic in admin.list_topics())
 
 
 def test_kafka_python_consumer_of_an_assigned_partition(bootstrap: str, topic: str) -> None:
@@ -79,15 +92,16 @@ def test_aiokafka_producer(bootstrap: str, topic: str) -> None:
 
 
 def test_aiokafka_admin(bootstrap: str, topic: str) -> None:
-    async def create() -> list[str]:
+    async def create() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
         await admin.create_topics([AioNewTopic(topic, 1, 1)])
-        names = await admin.list_topics()
+        async with asyncio.timeout(SECONDS_MAX):
+            while topic not in await admin.list_topics():
+                await asyncio.sleep(POLL_SECONDS)
         await admin.close()
-        return list(names)
 
-    assert topic in asyncio.run(create())
+    asyncio.run(create())
 
 
 def test_aiokafka_consumer_of_an_assigned_partition(bootstrap: str, topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import methodcaller
 
 import pytest
 from tests.compat.clients.group_admins import ADMINS, ConfluentAdmin, GroupAdmin, KafkaPythonAdmin
@@ -13,7 +14,6 @@ from tests.compat.clients.interface import ErrorResponse, Message
 from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.running_member import RunningMember
 from tests.compat.conftest import Clients
-from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
 from tests.support.kio_requests import wait_until_led
 
@@ -24,7 +24,7 @@ SHARING = [(name, strategy) for name in sorted(MEMBERS) for strategy in ("range"
     ("kafka-python", "cooperative-sticky"),
 ]
 """aiokafka has no cooperative assignor."""
-ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
+ENDS = {"SIGTERM": methodcaller("stop"), "kill -9": methodcaller("kill")}
 
 
 class Members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import methodcaller
 
 import pytest
 from tests.compat.clients.interface import Client, Message, read_all
@@ -11,7 +12,7 @@ from tests.support.fixtures import StartBroker
 from tests.support.kio_requests import wait_until_led
 
 MakeClient = Callable[[str], Client]
-ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
+ENDS = {"SIGTERM": methodcaller("stop"), "kill -9": methodcaller("kill")}
 
 
 @pytest.fixture(params=sorted(ENDS))

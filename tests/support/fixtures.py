@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tests.support.broker import FOREIGN_BOOTSTRAP, Broker, ExternalBroker, SessionBroker
+from tests.support.local_cluster import LocalCluster
+from tests.support.shared_cluster import SharedCluster, StartTopicLeader, shared_cluster, start_cluster
 
 
 class StartBroker:
@@ -26,8 +28,11 @@ class StartBroker:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker]:
-    """The broker shared by most tests, with default settings."""
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker | SharedCluster]:
+    """The broker shared by most tests, with default settings; a cluster with ``--cluster``."""
+    if (cluster := shared_cluster()) is not None:
+        yield cluster
+        return
     if FOREIGN_BOOTSTRAP is not None:
         yield ExternalBroker(FOREIGN_BOOTSTRAP)
         return
@@ -37,14 +42,33 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker]:
 
 
 @pytest.fixture(scope="session")
-def bootstrap(broker: SessionBroker) -> str:
-    """host:port of the shared broker."""
+def bootstrap(broker: SessionBroker | SharedCluster) -> str:
+    """host:port of the shared broker, or of the brokers of the cluster."""
     return broker.bootstrap
 
 
+@pytest.fixture(scope="session")
+def restarted_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster for tests that end brokers, with as many brokers as the shared one."""
+    shared = shared_cluster()
+    assert shared is not None
+    cluster = start_cluster(tmp_path_factory.mktemp("restarted") / "cluster", len(shared.addresses))
+    yield cluster
+    cluster.run("down", status=None)
+
+
 @pytest.fixture
-def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers with a test's settings; they are stopped at the end of the test."""
+def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartBroker | StartTopicLeader]:
+    """Start brokers with a test's settings; they are stopped at the end of the test.
+
+    With ``--cluster``, the broker that a test ends is the leader of its topic.
+    """
+    if shared_cluster() is not None:
+        arguments = request.getfixturevalue("restarted_cluster"), request.getfixturevalue("topic")
+        leader = StartTopicLeader(*arguments)
+        yield leader
+        leader.restore()
+        return
     start = StartBroker(tmp_path)
     yield start
     for started_broker in start.started:
@@ -74,7 +98,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         used = item.funcargs.get("broker")
-        if isinstance(used, Broker):
+        if isinstance(used, Broker | SharedCluster):
             report.sections.append(("end of the shared broker's output", used.output()))
         for started_broker in getattr(item.funcargs.get("start_broker"), "started", []):
             report.sections.append(

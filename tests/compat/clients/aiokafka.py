@@ -16,6 +16,7 @@ from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Mess
 from tests.support.aiokafka_consumer import stop_consumer
 
 SECONDS_MAX = 30
+REPLICAS_MAX = 3
 T = TypeVar("T")
 
 
@@ -112,6 +113,7 @@ class Aiokafka:
 
     def __init__(self, bootstrap: str) -> None:
         self._to = {"bootstrap_servers": bootstrap}
+        self._replicas = min(REPLICAS_MAX, len(bootstrap.split(",")))
         self._loop = LoopThread()
         self._admin = self._loop.run(self._start_admin())
         self._producers: dict[tuple[Any, ...], AiokafkaProducerHandle] = {}
@@ -128,7 +130,8 @@ class Aiokafka:
         self._loop.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
+        # This client does not accept -1, the default of the broker.
+        new = NewTopic(topic, partitions, self._replicas, topic_configs=dict(configs or {}))
         response = self._loop.run(self._admin.create_topics([new]))
         for _, code, *words in response.topic_errors:
             if code:
@@ -156,8 +159,9 @@ class Aiokafka:
         return self._describe(ConfigResource(ConfigResourceType.TOPIC, topic))
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        (broker,) = self._loop.run(self._admin.describe_cluster())["brokers"]
-        return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["node_id"])))
+        brokers = self._loop.run(self._admin.describe_cluster())["brokers"]
+        first = min(broker["node_id"] for broker in brokers)
+        return self._describe(ConfigResource(ConfigResourceType.BROKER, str(first)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
         (response,) = self._loop.run(self._admin.describe_configs([resource]))

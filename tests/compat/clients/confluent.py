@@ -24,7 +24,14 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
+from tests.compat.clients.interface import (
+    DEFAULT_REPLICAS,
+    EARLIEST,
+    LATEST,
+    ErrorResponse,
+    Message,
+    Received,
+)
 
 SECONDS_MAX = 30
 
@@ -147,7 +154,7 @@ class Confluent:
             producer.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        new = NewTopic(topic, partitions, DEFAULT_REPLICAS, config=dict(configs or {}))
         _result(self._admin.create_topics([new]))
 
     def delete_topic(self, topic: str) -> None:
@@ -169,7 +176,7 @@ class Confluent:
         return self._describe(ConfigResource(ResourceType.TOPIC, topic))
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        (broker_id,) = self._admin.list_topics(timeout=SECONDS_MAX).brokers
+        broker_id = min(self._admin.list_topics(timeout=SECONDS_MAX).brokers)
         return self._describe(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+DEFAULT_REPLICAS = -1
 EARLIEST = -2
 LATEST = -1
 
@@ -72,7 +73,7 @@ class Client(Protocol):
         """Close everything that was opened."""
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic with one replica."""
+        """Create a topic with the default number of replicas."""
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
@@ -93,7 +94,7 @@ class Client(Protocol):
         """Alter configs of a topic."""
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        """Return all configs of the broker."""
+        """Return all configs of the broker with the lowest id."""
 
     def produce(
         self,

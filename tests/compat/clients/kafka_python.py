@@ -14,7 +14,14 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource, ConfigResourceType
     from kafka.errors import BrokerResponseError, KafkaError
 
-from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
+from tests.compat.clients.interface import (
+    DEFAULT_REPLICAS,
+    EARLIEST,
+    LATEST,
+    ErrorResponse,
+    Message,
+    Received,
+)
 
 SECONDS_MAX = 30
 
@@ -94,7 +101,11 @@ class KafkaPython:
         self._admin.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        expected = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        expected = {
+            "num_partitions": partitions,
+            "replication_factor": DEFAULT_REPLICAS,
+            "configs": dict(configs or {}),
+        }
         try:
             self._admin.create_topics({topic: expected})
         except KafkaError as error:
@@ -144,8 +155,8 @@ class KafkaPython:
         return {replica.partition: error.errno for replica, error in response.items()}
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        (broker,) = self._admin.describe_cluster()["brokers"]
-        return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["broker_id"])))
+        first = min(broker["broker_id"] for broker in self._admin.describe_cluster()["brokers"])
+        return self._describe(ConfigResource(ConfigResourceType.BROKER, str(first)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
         response = self._admin.describe_configs([resource], config_filter="all")

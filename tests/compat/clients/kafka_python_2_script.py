@@ -8,6 +8,7 @@ import base64
 import json
 import logging
 import sys
+import time
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
@@ -90,10 +91,14 @@ def offsets(request):
 
 
 def create_topic(request):
-    """Create a topic; return all topic names."""
+    """Create a topic; return all topic names, once the brokers know it."""
     admin = KafkaAdminClient(**settings_of(request))
     admin.create_topics([NewTopic(request["topic"], 1, 1)])
-    names = admin.list_topics()
+    for _ in range(100):
+        names = admin.list_topics()
+        if request["topic"] in names:
+            break
+        time.sleep(0.05)
     admin.close()
     return names
 

@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.clients.client_apis import AsyncioClients, BlockingClients, Clients
-from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
+from tests.compat.clients.interface import (
+    DEFAULT_REPLICAS,
+    EARLIEST,
+    LATEST,
+    ErrorResponse,
+    Message,
+    Received,
+)
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewTopic
@@ -100,7 +107,7 @@ class _Odradek:
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         with _convert_errors():
-            self._admin.create_topics([NewTopic(topic, partitions, 1, dict(configs or {}))])
+            self._admin.create_topics([NewTopic(topic, partitions, DEFAULT_REPLICAS, dict(configs or {}))])
 
     def delete_topic(self, topic: str) -> None:
         with _convert_errors():
@@ -122,8 +129,8 @@ class _Odradek:
         return self._describe(ConfigResource(ResourceType.TOPIC, topic))
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        (node,) = self._admin.describe_cluster().nodes
-        return self._describe(ConfigResource(ResourceType.BROKER, str(node.id)))
+        first = min(node.id for node in self._admin.describe_cluster().nodes)
+        return self._describe(ConfigResource(ResourceType.BROKER, str(first)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
         with _convert_errors():

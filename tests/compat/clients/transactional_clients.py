@@ -15,6 +15,7 @@ from aiokafka.errors import ProducerFenced
 from tests.compat.clients.aiokafka import LoopThread
 from tests.compat.clients.interface import ErrorResponse
 from tests.support.aiokafka_consumer import stop_consumer
+from tests.support.kio_requests import transaction_state
 
 import odradek
 
@@ -28,6 +29,7 @@ with warnings.catch_warnings():
 
 SECONDS_MAX: Final = 40
 TIMEOUT_MS: Final = 60_000
+COMPLETE: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -222,6 +224,7 @@ class KafkaPythonTransactor:
 class AiokafkaTransactor:
     def __init__(self, bootstrap: str, name: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self._to = {"bootstrap_servers": bootstrap}
+        self._name = name
         self._loop = LoopThread()
         self._producer = self._run(self._start(name, timeout_ms))
 
@@ -251,9 +254,21 @@ class AiokafkaTransactor:
 
     def commit(self) -> None:
         self._run(self._producer.commit_transaction())
+        self._wait_until_complete()
 
     def abort(self) -> None:
         self._run(self._producer.abort_transaction())
+        self._wait_until_complete()
+
+    def _wait_until_complete(self) -> None:
+        """Wait for the markers: this client reads committed offsets without waiting for pending ones.
+
+        The coordinator answers once the outcome is stored, and then writes markers to other brokers.
+        """
+        deadline = time.monotonic() + SECONDS_MAX
+        while transaction_state(self._to["bootstrap_servers"], self._name) not in COMPLETE:
+            assert time.monotonic() < deadline, f"{self._name} must complete in {SECONDS_MAX} s"
+            time.sleep(0.02)
 
     def committed(self, group: str, topic: str) -> int:
         return self._run(self._committed(group, topic)) or 0

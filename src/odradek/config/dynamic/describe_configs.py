@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from odradek.config import broker, derived, topic
-from odradek.config.broker.throttles import THROTTLES_BY_NAME
 from odradek.config.definition import AnySetting, UpdateMode, split_listener_name
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.lookup import find_broker_setting
@@ -153,7 +152,7 @@ def _all_synonyms(config: DynamicBrokerConfig, names: Iterable[str]) -> Iterator
             if name in layer:
                 yield DescribedSynonym(name, layer[name], source)
     for name in names:
-        setting = broker.BY_NAME.get(name) or THROTTLES_BY_NAME.get(name)
+        setting = broker.BY_NAME.get(name)  # throttles have no default to Kafka
         text = None if setting is None else setting.format_value(setting.default)
         if text is not None:
             yield DescribedSynonym(name, text, ConfigSource.DEFAULT_CONFIG)

@@ -279,7 +279,9 @@ def test_throttles_are_described_only_if_set() -> None:
     assert name not in {each.name for each in describe_broker(config)}
     assert config.set_broker_overrides({name: "1000"}) == []
     assert config.throttles[LEADER_REPLICATION_THROTTLED_RATE] == 1000
-    assert find(describe_broker(config), name).value == "1000"
+    described = find(describe_broker(config), name)
+    assert described.value == "1000"
+    assert [synonym.source for synonym in described.synonyms] == [ConfigSource.DYNAMIC_BROKER_CONFIG]
 
 
 def test_generated_broker_id_is_set() -> None:
