@@ -343,6 +343,10 @@ class LocalLog:
             snapshots, offsets = self._producers.plan_snapshots(self._context)
             try:
                 await self._context.files.offload(self._plan_flush(snapshots))
+            except asyncio.CancelledError:
+                # The work may never run: whoever closes the log must not take it for done.
+                self._flusher.undo_plan()
+                raise
             except TransientWriteError as error:
                 self._flusher.undo_plan()
                 raise StorageError(f"cannot flush {self._context.directory} yet: {error}") from error

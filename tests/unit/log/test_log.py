@@ -1,5 +1,6 @@
 """Log: appends, rolls, reads, lookups by timestamp, disk errors."""
 
+import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -525,6 +526,23 @@ def test_flush_that_failed_on_a_full_disk_is_completed_later(harness: Any, code:
     harness.append(log, 2)
     harness.run(log.flush())
     assert log.recovery_point == 5
+    assert harness.files.read_whole(harness.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
+
+
+def test_close_after_a_cancelled_flush_writes_the_leader_epochs(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log, 3)
+
+    async def cancel_then_close() -> None:
+        harness.files.draw_delay_s = lambda: 0.001
+        flush = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0)
+        flush.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await flush
+        await log.close()
+
+    harness.run(cancel_then_close())
     assert harness.files.read_whole(harness.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
 
 
