@@ -10,7 +10,7 @@ from pathlib import Path
 
 SESSION_TIMEOUT_MS = 10_000
 """Longer than pauses of processes that must not cost a broker its session."""
-LONG_SESSION_TIMEOUT_MS = 20_000
+LONG_SESSION_TIMEOUT_MS = 40_000
 """The longest that ZooKeeper grants, for a broker that is paused while another starts."""
 REPLICA_LAG_MS = 15_000
 """Longer than the session timeout: dead brokers leave the ISR by the controller, not by their lag."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bench.peers.server_process import BrokerFailed, ServerProcess
 from kio.schema.metadata.v8 import request as metadata
-from tests.mixed.harness.broker_spec import JAVA, LATEST_IBP, BrokerSpec, Kind
+from tests.mixed.harness.broker_spec import JAVA, LATEST_IBP, LONG_SESSION_TIMEOUT_MS, BrokerSpec, Kind
 from tests.mixed.harness.tally import TALLY
 from tests.mixed.harness.znodes import CONTROLLER, NO_BROKER, Znodes
 from tests.support.broker import free_port
@@ -29,6 +29,8 @@ ALL_KAFKA = (Kind.KAFKA,) * 3
 WAIT_SECONDS_MAX = 180.0
 TOOL_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
+TICK_MS = LONG_SESSION_TIMEOUT_MS // 20
+"""ZooKeeper grants sessions of up to 20 ticks."""
 START_ATTEMPTS_MAX = 20
 LOG4J = """log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -79,7 +81,7 @@ class MixedCluster:
         self._paused: set[int] = set()
         self._log4j = home / "log4j.properties"
         self._log4j.write_text(LOG4J)
-        self._zookeeper = LocalZooKeeper(home / "zookeeper", os.environ, tick_ms=1000, is_durable=False)
+        self._zookeeper = LocalZooKeeper(home / "zookeeper", os.environ, tick_ms=TICK_MS, is_durable=False)
         self.znodes = Znodes(self._zookeeper.connect_string)
 
     @property
