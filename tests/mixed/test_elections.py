@@ -36,7 +36,7 @@ def test_logs_are_equal_after_three_elections_with_divergent_tails(
     cluster: MixedCluster, clients: Clients, order: list[int]
 ) -> None:
     first, second, third = order
-    topic = f"divergent-{first}"
+    topic = f"divergent-{first}-{second}"
     clients.create_topic(topic, [order])
     cluster.wait_for_partition(topic, leader=first)
     with (
