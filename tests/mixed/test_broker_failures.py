@@ -67,6 +67,10 @@ def test_broker_whose_session_expired_returns_under_a_new_epoch(
         clients.elect_preferred([(topic, victim)])
         cluster.wait_for_partition(topic, victim, leader=victim)
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.restart(others_than(victim)[-1])  # the victim adds it to the ISR, under its new epoch
+        for partition in range(3):
+            cluster.wait_for_partition(topic, partition)
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic, range(3))
 

@@ -58,6 +58,7 @@ def run_operations(cluster: MixedCluster, controller: int) -> dict[str, str]:
     cluster.restart(OURS)
     for partition in range(3):
         cluster.wait_for_partition(orders, partition)
+    cluster.wait_for_partition(moved, isr=[OURS, 1])
     clients.elect_preferred([(orders, 2), (moved, 0)])
     cluster.wait_for_partition(orders, 2, leader=OURS)
     cluster.wait_for_partition(moved, leader=OURS, isr=[OURS, 1])
