@@ -34,6 +34,17 @@ log = events.logger("replica_fetcher")
 JITTER_PERCENT: Final = 20
 """Added to a backoff at most, so that partitions and brokers do not retry in step."""
 
+UNINFORMED_MS_MIN: Final = 20
+"""Wait after the first answer of a leader that does not know yet that it leads. It doubles each time."""
+_UNINFORMED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Answers of a leader that the controller's request has not reached yet."""
 _CORRUPT: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 
 
@@ -53,13 +64,23 @@ class FetcherPorts(NamedTuple):
 class FetchedPartition:
     """Valid while the fetcher still has it and its ``Follower`` is active. ``source_id`` is the leader."""
 
-    __slots__ = ("_ports", "corrupt_count", "follower", "source_id", "state", "topic_partition")
+    __slots__ = (
+        "_ports",
+        "_uninformed_count",
+        "corrupt_count",
+        "follower",
+        "source_id",
+        "state",
+        "topic_partition",
+    )
 
     def __init__(self, follower: Follower, topic_id: TopicId, source_id: int, ports: FetcherPorts) -> None:
         self._ports = ports
         self.topic_partition = follower.topic_partition
         self.follower = follower
         self.source_id = source_id
+        self._uninformed_count = 0
+        """Answers of a leader that does not know of this leader epoch, one after the other."""
         self.corrupt_count = 0
         """Responses with a corrupt batch, which was fetched again."""
         self.state: PartitionFetchState = initial_fetch_state(
@@ -87,7 +108,19 @@ class FetchedPartition:
 
     def delay(self, backoff_ms_min: int = 0) -> None:
         """Leave this partition out of the requests for ``replica.fetch.backoff.ms``."""
-        backoff_ms = max(self._ports.settings().backoff_ms, backoff_ms_min)
+        self._delay_ms(max(self._ports.settings().backoff_ms, backoff_ms_min))
+
+    def _delay_until_informed(self) -> None:
+        """Wait for the controller's request to reach the leader, which it mostly does in milliseconds.
+
+        Kafka waits for ``replica.fetch.backoff.ms``. But acks=all waits too, after each election in which the
+        follower hears of the leader before the leader does.
+        """
+        wait_ms = UNINFORMED_MS_MIN << min(self._uninformed_count, 16)
+        self._uninformed_count += 1
+        self._delay_ms(min(wait_ms, self._ports.settings().backoff_ms))
+
+    def _delay_ms(self, backoff_ms: int) -> None:
         jitter_ms = self._ports.entropy.below(backoff_ms * JITTER_PERCENT // 100 + 1)
         now_ms = self._ports.clock.monotonic_ms()
         self.state = self.state.delay(now_ms + backoff_ms + jitter_ms, now_ms)
@@ -120,6 +153,8 @@ class FetchedPartition:
         )
         if action is ErrorAction.AWAIT_CONTROLLER:
             self.state = self.state.fail()
+        elif error in _UNINFORMED:
+            self._delay_until_informed()
         else:
             self.delay()
         return action
@@ -187,6 +222,7 @@ class FetchedPartition:
 
     def handle_data(self, data: PartitionData) -> int:
         """Append fetched batches or truncate; return the number of bytes fetched."""
+        self._uninformed_count = 0
         diverging = data.diverging_epoch
         if diverging is not None and diverging.epoch >= 0 and self._truncates_on_fetch:
             # Without a change of the high watermark, which the next response gives for the truncated log.

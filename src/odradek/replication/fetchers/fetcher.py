@@ -222,7 +222,7 @@ class Fetcher:
                 topic_partition: partition.follower.log_start_offset
                 for topic_partition, partition in ready.items()
             },
-            settings,
+            settings._replace(wait_max_ms=self._fetch_wait_ms(settings.wait_max_ms, now_ms)),
         )
         if fetch is None:
             return False
@@ -241,6 +241,15 @@ class Fetcher:
         else:
             self._handle_session_error(result.error, fetch)
         return True
+
+    def _fetch_wait_ms(self, wait_max_ms: int, now_ms: int) -> int:
+        """Return how long the leader may wait for records: a delayed partition waits for the response."""
+        due = [
+            partition.state.delayed_until_ms - now_ms
+            for partition in self.partitions.values()
+            if partition.state.is_delayed(now_ms)
+        ]
+        return min([wait_max_ms, *due])
 
     def _delay_throttled(self, quota: ReplicationQuotaManager) -> None:
         """Leave throttled partitions out for a while if the quota is exceeded, unless they are in sync."""

@@ -230,14 +230,16 @@ def test_fenced_replica_waits_for_the_controller(run: Run) -> None:
     run(body)
 
 
+def count_fetches_of_orders(fixture: Any) -> int:
+    return sum(
+        any(topic.topic_id == TOPIC_IDS[ORDERS] for topic in fetch.topics) for fetch in fixture.leader.fetches
+    )
+
+
 @pytest.mark.parametrize(
     "error",
     [
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
@@ -256,14 +258,38 @@ def test_partition_with_an_error_is_delayed_alone_and_retried(run: Run, error: E
         await fixture.wait_ms(600)
         assert refunds.log_end_offset == 3
         assert orders.log_end_offset == 0
-        tried = [
-            fetch
-            for fetch in fixture.leader.fetches
-            if any(topic.topic_id == TOPIC_IDS[ORDERS] for topic in fetch.topics)
-        ]
-        assert len(tried) == 1
+        assert count_fetches_of_orders(fixture) == 1
         del fixture.leader.errors[ORDERS]
         await fixture.wait_for(lambda: orders.log_end_offset == 2)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_leader_that_does_not_know_of_its_role_is_asked_again_soon(run: Run, error: ErrorCode) -> None:
+    """The follower may hear of an election first. Waits double, up to the backoff of other errors."""
+
+    async def body(fixture: Any) -> None:
+        log = new_log()
+        fixture.leader.lead(log_with([0, 0]))
+        fixture.leader.errors[ORDERS] = error
+        fixture.follow(log)
+        await fixture.wait_ms(200)
+        assert 3 <= count_fetches_of_orders(fixture) <= 4
+        del fixture.leader.errors[ORDERS]
+        await fixture.wait_ms(200)
+        assert log.log_end_offset == 2
+        fixture.leader.errors[ORDERS] = error
+        await fixture.wait_ms(10_000)
+        assert count_fetches_of_orders(fixture) <= 24
 
     run(body)
 
