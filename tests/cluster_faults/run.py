@@ -21,6 +21,7 @@ from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
 from tests.cluster_faults.harness.figures import Figures
 from tests.cluster_faults.harness.networks import Loopback, Namespaces, why_no_namespaces
 from tests.cluster_faults.harness.scene import Scene
+from tests.cluster_faults.harness.senders import ConfluentProbe, OdradekProbe
 from tests.cluster_faults.harness.topic_changes import change_topics, cut_off, killed
 
 FAULTS_PER_SCENE = 4
@@ -62,14 +63,17 @@ def play(cluster: FaultCluster, seconds: float, seed: int, only: str) -> tuple[i
     return counts[0], counts[1], counts[2]
 
 
-def measure(cluster: FaultCluster, kills: int) -> str:
+def measure(cluster: FaultCluster, kills: int) -> None:
+    """Print figures by a probe of our client and by one of confluent-kafka."""
     cluster.restore()
-    figures = Figures(cluster, f"figures-{time.time_ns()}")
-    return figures.describe(
-        figures.measure_kills(kills),
-        [figures.measure_stop() for _ in range(3)],
-        [figures.measure_rolling_restart()],
-    )
+    for make_probe in (OdradekProbe, ConfluentProbe):
+        figures = Figures(cluster, f"figures-{time.time_ns()}", make_probe)
+        text = figures.describe(
+            figures.measure_kills(kills),
+            [figures.measure_stop() for _ in range(3)],
+            [figures.measure_rolling_restart()],
+        )
+        print(text, flush=True)
 
 
 def main() -> int:
@@ -90,7 +94,7 @@ def main() -> int:
         counts = play(cluster, options.seconds, options.seed, options.only)
         print("seed {}: {} faults, {} acknowledged, {} violations".format(options.seed, *counts), flush=True)
         if options.kills:
-            print(measure(cluster, options.kills), flush=True)
+            measure(cluster, options.kills)
     finally:
         cluster.close()
     if counts[2]:

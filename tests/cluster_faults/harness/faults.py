@@ -7,7 +7,7 @@ import time
 from tests.cluster_faults.harness.fault_cluster import BROKERS, SESSION_TIMEOUT_MS
 from tests.cluster_faults.harness.networks import End
 from tests.cluster_faults.harness.scene import Scene
-from tests.cluster_faults.harness.senders import Probe
+from tests.cluster_faults.harness.senders import ConfluentProbe
 
 BEYOND_SESSION_SECONDS = 1.6 * SESSION_TIMEOUT_MS / 1000
 SHORT_SECONDS = 1.0
@@ -199,7 +199,7 @@ def slow_zookeeper(scene: Scene) -> None:
 
 def roll(scene: Scene) -> None:
     """Restart one broker after the other by SIGTERM; note the longest stall of a partition."""
-    with Probe(scene.cluster.bootstrap, scene.probe_topic) as probe:
+    with ConfluentProbe(scene.cluster.bootstrap, scene.probe_topic) as probe:
         probe.wait_for_acknowledged(0.0)
         began = time.monotonic()
         for broker in BROKERS:

@@ -1,4 +1,4 @@
-"""Producers of confluent-kafka: one that records its history, and one that times its acknowledgements."""
+"""A producer that records its history, and probes that time their acknowledgements."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.faults.clients.actors import Actor
 from tests.faults.clients.history import ProducerPart, Send
 
+import odradek
+
 FLUSH_SECONDS_MAX = 60.0
 PROBE_SECONDS = 0.01
 SETTINGS: Final[dict[str, Any]] = {
@@ -25,6 +27,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 100,  # metadata of a partition without a leader is asked for as often
 }
 
 
@@ -68,14 +71,24 @@ class Probe:
     ``acknowledged`` holds pairs of sent and acknowledged, in seconds of the monotonic clock.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS, "linger.ms": 0})
+    def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
         self.acknowledged: list[tuple[float, float]] = []
         self.errors: list[str] = []
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _send(self, sent: float) -> None:
+        """Send a record, and call ``_note`` with its result."""
+        raise NotImplementedError
+
+    def _rest(self) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Wait for all results."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -108,20 +121,53 @@ class Probe:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            self._producer.produce(
-                self._topic, b"probe", partition=self._partition, on_delivery=self._noting(time.monotonic())
-            )
-            self._producer.poll(PROBE_SECONDS)
+            self._send(time.monotonic())
+            self._rest()
+        self._close()
+
+    def _note(self, sent: float, error: object) -> None:
+        if error is None:
+            self.acknowledged.append((sent, time.monotonic()))
+        else:
+            self.errors.append(str(error))
+
+
+class ConfluentProbe(Probe):
+    """Learns of a new leader within up to two seconds: librdkafka looks for one once a second."""
+
+    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
+        super().__init__(topic, partition)
+        self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS, "linger.ms": 0})
+
+    def _send(self, sent: float) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self._note(sent, error)
+
+        self._producer.produce(self._topic, b"probe", partition=self._partition, on_delivery=on_delivery)
+
+    def _rest(self) -> None:
+        self._producer.poll(PROBE_SECONDS)
+
+    def _close(self) -> None:
         self._producer.flush(FLUSH_SECONDS_MAX)
 
-    def _noting(self, sent: float) -> Any:
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                self.acknowledged.append((sent, time.monotonic()))
-            else:
-                self.errors.append(str(error))
 
-        return on_delivery
+class OdradekProbe(Probe):
+    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
+        super().__init__(topic, partition)
+        self._producer = odradek.Producer(bootstrap_servers=bootstrap, linger_ms=0)
+
+    def _send(self, sent: float) -> None:
+        def on_delivery(metadata: Any, error: BaseException | None) -> None:
+            self._note(sent, error)
+
+        self._producer.send(self._topic, b"probe", partition=self._partition, on_delivery=on_delivery)
+
+    def _rest(self) -> None:
+        time.sleep(PROBE_SECONDS)
+
+    def _close(self) -> None:
+        self._producer.close()
 
 
 def longest_gap(moments: list[float], began: float, ended: float) -> float:
