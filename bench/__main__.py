@@ -30,6 +30,7 @@ from bench.cases.client import consume as client_consume
 from bench.cases.client import produce as client_produce
 from bench.cases.client import record_codec
 from bench.cases.operations import (
+    cluster_start,
     compaction_rate,
     group_size,
     memory,
@@ -68,6 +69,7 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "O3": recovery_time.run,
     "O5": timer_queue.run,
     "O6": compaction_rate.run,
+    "O7": cluster_start.run,
     "S1": spark_read.run,
     "S2": spark_latency.run,
     "S3": spark_write.run,

@@ -60,6 +60,12 @@ def usage(pid: int) -> Usage:
     return Usage(cpu_seconds, rss, peak, threads)
 
 
+def pss_bytes(pid: int) -> int:
+    """Return the proportional set size: pages that processes share count once, divided among them."""
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
+
+
 def tree_cpu_seconds(pid: int) -> float:
     """Return the CPU of a process and its descendants, including ended ones that were waited for."""
     spent = 0.0

@@ -60,13 +60,13 @@ def _home() -> Path:
     return cache() / f"kafka-{VERSION}"
 
 
-def _java(*arguments: str) -> list[str]:
+def java_command(*arguments: str) -> list[str]:
     home = _home()
     logging = f"-Dlog4j.configuration=file:{home / 'log4j.properties'}"
     return ["java", *JVM_FLAGS, logging, "-cp", f"{home / 'jars'}/*", *arguments]
 
 
-def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     return path
 
@@ -85,10 +85,10 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "dump",
         }
-        config = _write_properties(directory / "zookeeper.properties", properties)
+        config = write_properties(directory / "zookeeper.properties", properties)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._process = ServerProcess(
-            _java("-Xmx256M", main, str(config)), directory / "zookeeper.out", cores=None
+            java_command("-Xmx256M", main, str(config)), directory / "zookeeper.out", cores=None
         )
         self._wait()
 
@@ -109,6 +109,10 @@ class ZooKeeper:
             connection.sendall(b"dump")
             with connection.makefile("rb") as response:
                 return b"/brokers/ids/" in response.read()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def rss_bytes(self) -> int:
         return self._process.usage().rss_bytes
@@ -184,5 +188,5 @@ class KafkaBroker(Broker):
             "transaction.state.log.min.isr": "1",
             **self.settings,
         }
-        config = _write_properties(self.directory / "server.properties", properties)
-        return _java(f"-Xmx{HEAP}", f"-Xms{HEAP}", "kafka.Kafka", str(config))
+        config = write_properties(self.directory / "server.properties", properties)
+        return java_command(f"-Xmx{HEAP}", f"-Xms{HEAP}", "kafka.Kafka", str(config))

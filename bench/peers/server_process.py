@@ -57,6 +57,16 @@ class ServerProcess:
         if code is not None:
             raise BrokerFailed(f"{self._output.stem} exited with {code}:\n{self.last_output()}")
 
+    def exit_status(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, seconds_max: float) -> None:
+        """Wait for a process that ends by itself."""
+        try:
+            self._process.wait(seconds_max)
+        except subprocess.TimeoutExpired as error:
+            raise BrokerFailed(f"{self._output.stem} did not end in {seconds_max:.0f} s") from error
+
     def last_output(self) -> str:
         lines = self._output.read_text(errors="replace").splitlines()
         return "\n".join(lines[-OUTPUT_LINES_SHOWN:])
