@@ -26,6 +26,7 @@ OURS = 2
 BROKERS = (*KAFKA, OURS)
 MIXED = (Kind.KAFKA, Kind.KAFKA, Kind.ODRADEK)
 ALL_KAFKA = (Kind.KAFKA,) * 3
+ALL_OURS = (Kind.ODRADEK,) * 3
 WAIT_SECONDS_MAX = 180.0
 TOOL_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
@@ -257,9 +258,13 @@ class MixedCluster:
         self.znodes.close()
         self._zookeeper.stop()
 
+    def tool_command(self, name: str, *arguments: str) -> list[str]:
+        """Return the command line of a command-line tool of Kafka."""
+        return [*JAVA, "-cp", self._classpath, name, *arguments]
+
     def run_tool(self, name: str, *arguments: str) -> str:
         """Run a command-line tool of Kafka; return its output."""
-        command = [*JAVA, "-cp", self._classpath, name, *arguments]
+        command = self.tool_command(name, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
         if done.returncode:
             raise AssertionError(f"{name} must succeed, got {done.returncode}:\n{done.stdout}\n{done.stderr}")
