@@ -114,6 +114,9 @@ class Scene:
         ]
 
         def is_reached() -> bool:
+            problems = [part.problem for part in self.history.producers if part.problem]
+            problems += client_errors(self.history.producers[:2])
+            assert not problems, problems[:3]
             return all(
                 self._done(part) >= goal for part, goal in zip(self.history.producers, goals, strict=True)
             )

@@ -25,6 +25,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "log_level": 2,
     "socket.timeout.ms": 5_000,  # a paused broker keeps its connections open
     "reconnect.backoff.max.ms": 500,
+    # Brokers that have just started do not know any topic until the controller has told them.
+    "topic.metadata.propagation.max.ms": 300_000,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "retry.backoff.ms": 50,
     "retry.backoff.max.ms": 100,  # metadata of a partition without a leader is asked for as often
