@@ -72,7 +72,7 @@ unit: $(CODEC)  ## pure tests: no files, no network
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
 
-simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds
+simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds, 75 under our controller
 	@$(BIN)/pytest $(PARALLEL) tests/simulation
 
 cluster: $(CODEC)  ## clusters of three processes on a real ZooKeeper, with faults
