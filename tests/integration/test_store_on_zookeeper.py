@@ -16,7 +16,6 @@ from tests.support.zookeeper import TICK_MS, ZooKeeperWorld, new_chroot, zookeep
 from odradek.config import broker
 from odradek.config.definition import parse_settings
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import (
     BrokerIdTaken,
     create_or_get_cluster_id,
@@ -31,6 +30,14 @@ from odradek.store.controller_election import (
     fenced_multi,
     read_controller,
 )
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    RegisteredEndpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from odradek.store.partition_states import (
     VersionedLeaderAndIsr,
     create_partition_states,
@@ -39,13 +46,6 @@ from odradek.store.partition_states import (
 )
 from odradek.store.port import NodeExists, SessionExpired, SetDataOp, Store, Unavailable, WatchedEventType
 from odradek.store.topics import create_topic, read_topics, remove_topic
-from odradek.store.znodes import (
-    BrokerRegistration,
-    LeaderIsrAndControllerEpoch,
-    RegisteredEndpoint,
-    ReplicaAssignment,
-    TopicAssignment,
-)
 from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble, open_zookeeper
 from odradek.store.zookeeper.errors import AccessDenied
 from odradek.system.entropy import SystemEntropy

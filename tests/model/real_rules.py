@@ -23,7 +23,7 @@ from odradek.model.errors import BrokerError
 from odradek.model.protocol_enums import ACKS_ALL
 from odradek.replication import acks
 from odradek.replication.leader import NEVER_MS, Leader
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 
 NOW_MS: Final = 1_000_000
 LAG_TIME_MAX_MS: Final = 1000

@@ -303,10 +303,10 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a copied log parts from its log where their epochs do",
-        f"{REPLICATION}/alter_log_dirs.py",
+        f"{REPLICATION}/log_dirs/alter_log_dirs.py",
         "        end_offset = min(end_offset, epoch_end, future_end)",
         "        end_offset = min(end_offset, epoch_end)",
-        ("unit/replication/test_future_log_truncation.py::test_common_end_by_leader_epochs",),
+        ("unit/replication/log_dirs/test_future_log_truncation.py::test_common_end_by_leader_epochs",),
     ),
     Plant(
         "appends of one connection stay in order on threads",
@@ -319,14 +319,14 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a full target makes a move wait",
-        f"{REPLICATION}/alter_log_dirs.py",
+        f"{REPLICATION}/log_dirs/alter_log_dirs.py",
         "            if is_broken or (isinstance(error, BrokerError) and error.code != _DISK_FULL):\n                raise",
         "            raise",
         ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_full_target_log_dir_delays_the_move",),
     ),
     Plant(
         "a move goes on after a restart",
-        f"{REPLICATION}/alter_log_dirs.py",
+        f"{REPLICATION}/log_dirs/alter_log_dirs.py",
         "                self._start_copy(_Move(partition, source, directory, future))",
         "                self._drop_future(directory, topic_partition)",
         ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_move_resumes_after_a_restart",),
@@ -340,7 +340,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a full disk fails no directory",
-        "src/odradek/log/log_directory.py",
+        "src/odradek/log/directory/log_directory.py",
         "        if error.errno not in TRANSIENT_ERRORS:\n            self.fail(failure)",
         "        self.fail(failure)",
         (
@@ -419,7 +419,7 @@ BROKER_PLANTS: list[Plant] = [
     ),
     Plant(
         "the name of a moved log is on the disk before the old one goes",
-        f"{REPLICATION}/alter_log_dirs.py",
+        f"{REPLICATION}/log_dirs/alter_log_dirs.py",
         "        await target.sync_directory()\n        source.schedule_delete",
         "        source.schedule_delete",
         (

@@ -333,10 +333,10 @@ FOLLOWER_PLANTS: list[Plant] = [
     ),
     Plant(
         "a truncation lowers the cleaner checkpoint",
-        f"{LOG}/log_directory.py",
+        f"{LOG}/directory/log_directory.py",
         "            for offsets in (self.cleaned_offsets, self.high_watermarks):",
         "            for offsets in (self.high_watermarks,):",
-        ("unit/log/test_log_directory.py::test_truncation_lowers_the_checkpoints",),
+        ("unit/log/directory/test_log_directory.py::test_truncation_lowers_the_checkpoints",),
     ),
     Plant(
         "a swap that a truncation has overtaken brings no batches back",

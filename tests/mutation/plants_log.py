@@ -213,7 +213,7 @@ LOG_PLANTS: list[Plant] = [
         "    start_offset = max(log_start_offset, segments[0].base_offset)",
         "    start_offset = segments[0].base_offset",
         (
-            "unit/log/test_log_directory.py::test_checkpointed_log_start_offset_survives_a_crash",
+            "unit/log/directory/test_log_directory.py::test_checkpointed_log_start_offset_survives_a_crash",
             "compat/test_restarts.py::test_beginning_offset_after_delete_records_survives_a_clean_stop",
         ),
     ),

@@ -41,7 +41,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "broker_id in self.isr or",
         (
             f"{UNIT}/test_leader.py::test_proposed_isr_member_holds_back_high_watermark",
-            f"{UNIT}/test_isr_changes.py::test_proposed_member_holds_the_high_watermark_back",
+            f"{UNIT}/isr/test_isr_changes.py::test_proposed_member_holds_the_high_watermark_back",
         ),
     ),
     Plant(
@@ -51,7 +51,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "        self.maximal_isr = isr\n",
         (
             f"{UNIT}/test_leader.py::test_proposed_isr_removal_counts_only_once_committed",
-            f"{UNIT}/test_isr_changes.py::test_lagging_follower_is_removed_once_confirmed",
+            f"{UNIT}/isr/test_isr_changes.py::test_lagging_follower_is_removed_once_confirmed",
         ),
     ),
     Plant(
@@ -68,7 +68,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "",
         (
             f"{UNIT}/test_leader.py::test_high_watermark_stands_still_under_min_isr",
-            f"{UNIT}/test_isr_changes.py::test_high_watermark_stands_still_below_min_isr",
+            f"{UNIT}/isr/test_isr_changes.py::test_high_watermark_stands_still_below_min_isr",
         ),
     ),
     Plant(
@@ -85,7 +85,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "        return (*self.isr, broker_id)\n",
         (
             f"{UNIT}/test_leader.py::test_members_dead_brokers_and_strangers_do_not_join_isr",
-            f"{UNIT}/test_isr_changes.py::test_dead_broker_does_not_join",
+            f"{UNIT}/isr/test_isr_changes.py::test_dead_broker_does_not_join",
         ),
     ),
     Plant(
@@ -95,7 +95,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "        if result.error in _REJECTED or result.error in _UNDECIDED:\n",
         (
             f"{UNIT}/test_leader.py::test_result_of_an_isr_change",
-            f"{UNIT}/test_isr_changes.py::test_proposed_member_holds_the_high_watermark_back",
+            f"{UNIT}/isr/test_isr_changes.py::test_proposed_member_holds_the_high_watermark_back",
         ),
     ),
     Plant(
@@ -112,7 +112,7 @@ REPLICATION_PLANTS: list[Plant] = [
         "",
         (
             f"{UNIT}/test_leader.py::test_result_of_a_replaced_proposal_is_ignored",
-            f"{UNIT}/test_isr_changes.py::test_result_after_a_role_change_is_ignored",
+            f"{UNIT}/isr/test_isr_changes.py::test_result_after_a_role_change_is_ignored",
         ),
     ),
     Plant(
@@ -120,21 +120,21 @@ REPLICATION_PLANTS: list[Plant] = [
         f"{REPLICATION}/replica_manager.py",
         "        self.isr_changes.expand(partition, broker_id)\n",
         "        partition.advance_high_watermark()\n        self.isr_changes.expand(partition, broker_id)\n",
-        (f"{UNIT}/test_isr_changes.py::test_slow_follower_joins_before_the_high_watermark_passes_it",),
+        (f"{UNIT}/isr/test_isr_changes.py::test_slow_follower_joins_before_the_high_watermark_passes_it",),
     ),
     Plant(
         "one ISR change of a partition is on its way",
-        f"{REPLICATION}/alter_partition_manager.py",
+        f"{REPLICATION}/isr/alter_partition_manager.py",
         "        if topic_partition in self._unsent or self._is_closed:\n",
         "        if self._is_closed:\n",
-        (f"{UNIT}/test_alter_partition_manager.py::test_second_change_of_a_partition_is_not_attempted",),
+        (f"{UNIT}/isr/test_alter_partition_manager.py::test_second_change_of_a_partition_is_not_attempted",),
     ),
     Plant(
         "AlterPartition names topics if one has no id",
-        f"{REPLICATION}/alter_partition_manager.py",
+        f"{REPLICATION}/isr/alter_partition_manager.py",
         "version_max=None if has_topic_ids else VERSION_MAX_WITHOUT_TOPIC_IDS,",
         "version_max=None,",
-        (f"{UNIT}/test_alter_partition_manager.py::test_versions_with_topic_ids_need_all_ids",),
+        (f"{UNIT}/isr/test_alter_partition_manager.py::test_versions_with_topic_ids_need_all_ids",),
     ),
     Plant(
         "a diverging fetch is no progress",

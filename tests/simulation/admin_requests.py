@@ -11,9 +11,9 @@ from tests.simulation.workload import FAILURES, METADATA, METADATA_VERSION, Clus
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import encode_partitions, encode_reassignment
 from odradek.store.port import NodeExists, NoNode, StoreError
-from odradek.store.znodes import encode_partitions, encode_reassignment
 from odradek.testing.own_controller.cluster import OwnControllerCluster
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -12,8 +12,8 @@ from tests.simulation.faults import SESSION_TIMEOUT_S, BrokerFaults, Fault
 from odradek.model.errors import BrokerError, ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
+from odradek.store.layout.znodes import ControllerRegistration, encode_controller
 from odradek.store.port import StoreError
-from odradek.store.znodes import ControllerRegistration, encode_controller
 from odradek.testing.cluster import SimulatedBroker
 from odradek.testing.own_controller.cluster import OwnControllerCluster
 

@@ -22,7 +22,7 @@ from tests.simulation.workload import Consumer, Producer
 from odradek.log.log import Log
 from odradek.model.ids import NO_LEADER, TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
 from odradek.testing.clock import Deadlock, run_virtually
 from odradek.testing.cluster import DIRECTORY, ClusterOfBrokers
 from odradek.testing.entropy import SeededEntropy

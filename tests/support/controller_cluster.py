@@ -42,8 +42,8 @@ from odradek.controller.machine.states import (
 )
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 
 K = TypeVar("K")
 S = TypeVar("S")

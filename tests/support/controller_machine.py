@@ -30,12 +30,12 @@ from odradek.controller.live_broker import LiveBroker
 from odradek.controller.machine.context import ControllerContext, ControllerSettings
 from odradek.controller.machine.dispatch import handle
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.controller_election import ControllerMoved
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import BrokerRegistration, TopicAssignment
 from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.port import MATCH_ANY_VERSION, BadVersion, TooLarge
 from odradek.store.topics import VersionedTopic
-from odradek.store.znodes import BrokerRegistration, TopicAssignment
 
 Request = SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
 NEW_TOPIC_ID = b"n" * 16

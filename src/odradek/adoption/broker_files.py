@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from odradek.broker.start_checks import store_path
-from odradek.log.directory_lock import lock_directory
+from odradek.log.directory.directory_lock import lock_directory
 from odradek.ports.files import FileSystem
 from odradek.store import meta_properties
 from odradek.store.embedded.ensemble import ADOPTED_SUFFIX

@@ -63,9 +63,10 @@ from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.store import meta_properties, znodes
+from odradek.store import meta_properties
 from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
 from odradek.store.controller_election import Fence
+from odradek.store.layout import znodes
 from odradek.store.port import Store
 from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above
 from odradek.store.transfer.transfer_mark import check_unmarked

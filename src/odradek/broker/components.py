@@ -37,13 +37,17 @@ from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
 from odradek.net.broker_requests import BrokerRequests
-from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
-from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
 from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
+from odradek.replication.isr.alter_partition_manager import AlterPartitionManager
+from odradek.replication.log_dirs.alter_log_dirs_throttle import (
+    CHUNK_BYTES_MAX,
+    RETRY_MS_MIN,
+    AlterLogDirsLimits,
+)
+from odradek.replication.reads.replica_selector import selector_for
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.replication.replica_selector import selector_for
 from odradek.store.controller_election import Fence
 from odradek.store.port import Store
 from odradek.store.producer_id_manager import ProducerIdManager, StoreBlocks

@@ -19,13 +19,13 @@ from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.errors import BrokerError
 from odradek.ports.clock import Clock
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.store import znode_paths
 from odradek.store.configs import (
     delete_expired_config_changes,
     read_config,
     read_configs,
     watch_config_changes,
 )
+from odradek.store.layout import znode_paths
 from odradek.store.port import BadPayload, Store, StoreError, StoreProvider, Unavailable, WatchedEvent
 from odradek.telemetry import events
 

@@ -24,7 +24,6 @@ from odradek.cluster.metadata_version import LATEST, MetadataVersion
 from odradek.controller.controller import Controller
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 from odradek.ports.clock import Clock
-from odradek.store import znode_paths
 from odradek.store.broker_registration import (
     check_endpoints,
     create_top_level_paths,
@@ -34,8 +33,9 @@ from odradek.store.broker_registration import (
 )
 from odradek.store.controller_election import Fence, elect, is_elected, resign
 from odradek.store.features import enable_features
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import BrokerRegistration
 from odradek.store.port import SessionExpired, Store, StoreError, WatchedEvent, WatchedEventType
-from odradek.store.znodes import BrokerRegistration
 from odradek.telemetry import events
 
 NO_EPOCH: Final = -1

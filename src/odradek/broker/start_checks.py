@@ -18,7 +18,7 @@ from odradek.log.checkpoints import LOCK_FILE
 from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
-from odradek.replication.replica_selector import SELECTORS
+from odradek.replication.reads.replica_selector import SELECTORS
 from odradek.store import meta_properties
 from odradek.store.broker_registration import BrokerIdRules, decide_broker_id
 from odradek.store.embedded.ensemble import ADOPTED_SUFFIX, FILE_NAME

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import TopicId, TopicPartition
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, TopicAssignment
 from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.port import MATCH_ANY_VERSION, StoreError
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, TopicAssignment
 
 NO_VERSION = -1
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import TopicAssignment
+from odradek.store.layout.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from odradek.store.znodes import BrokerRegistration
+from odradek.store.layout.znodes import BrokerRegistration
 
 
 class LiveBroker(NamedTuple):

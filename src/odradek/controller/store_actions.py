@@ -28,7 +28,6 @@ from odradek.controller.actions import (
 from odradek.model.ids import TopicPartition
 from odradek.model.uuids import random_uuid
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
 from odradek.store.controller_election import ControllerMoved, Fence
 from odradek.store.controller_requests import (
     delete_isr_change_notifications,
@@ -37,6 +36,8 @@ from odradek.store.controller_requests import (
     read_reassignment_request,
     write_reassignment_request,
 )
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import TopicAssignment, decode_config
 from odradek.store.partition_states import (
     VersionedLeaderAndIsr,
     create_partition_states,
@@ -53,7 +54,6 @@ from odradek.store.port import (
     Unavailable,
 )
 from odradek.store.topics import read_topics, remove_topic, unmark_for_deletion, write_assignment
-from odradek.store.znodes import TopicAssignment, decode_config
 from odradek.telemetry import events
 
 log = events.logger("controller")

@@ -25,7 +25,6 @@ from odradek.controller.events import (
 )
 from odradek.controller.live_broker import LiveBroker
 from odradek.controller.machine.context import ControllerContext
-from odradek.store import znode_paths
 from odradek.store.controller_election import Fence
 from odradek.store.controller_requests import (
     delete_isr_change_notifications,
@@ -35,9 +34,10 @@ from odradek.store.controller_requests import (
     watch_preferred_election_request,
     watch_reassignment_request,
 )
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import TopicAssignment, decode_broker, decode_topic
 from odradek.store.port import BadPayload, Node, NoNode, Store, WatchedEvent, Watcher
 from odradek.store.topics import read_marked_for_deletion
-from odradek.store.znodes import TopicAssignment, decode_broker, decode_topic
 from odradek.telemetry import events
 
 IN_FLIGHT_MAX: Final = 1_000

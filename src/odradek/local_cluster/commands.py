@@ -129,8 +129,8 @@ def status(
     LAG is the number of records that a broker's followers are behind their leaders. A * marks the
     controller.
     """
-    from odradek.local_cluster.live_status import show_live_status, styled_lines
-    from odradek.local_cluster.status_text import status_lines
+    from odradek.local_cluster.status.live_status import show_live_status, styled_lines
+    from odradek.local_cluster.status.status_text import status_lines
 
     if watch and json:
         usage_error("--watch cannot be combined with --json")
@@ -261,7 +261,7 @@ def _show_change(
 
 
 def _show_status_json(supervisor: Supervisor) -> None:
-    from odradek.local_cluster.status_report import as_json
+    from odradek.local_cluster.status.status_report import as_json
 
     show_json(as_json(_run(supervisor.status())))
 
@@ -289,8 +289,8 @@ def make_supervisor(directory: Path, *, is_silent: bool = False) -> Supervisor:
 
 
 def _environment() -> Environment:
-    from odradek.local_cluster.cluster_view import observe
     from odradek.local_cluster.environment import Environment
+    from odradek.local_cluster.status.cluster_view import observe
     from odradek.system.local_zookeeper import free_port, is_serving, registered_brokers, server_config
     from odradek.system.loopback_ports import is_listening, is_port_free
     from odradek.system.processes import RealProcesses

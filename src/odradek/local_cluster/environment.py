@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.local_cluster.cluster_spec import ClusterSpec
-from odradek.local_cluster.cluster_view import ClusterView
+from odradek.local_cluster.status.cluster_view import ClusterView
 from odradek.ports.clock import Clock
 from odradek.ports.processes import Processes
 

@@ -13,8 +13,8 @@ from odradek.cli.errors import INTERRUPTED
 from odradek.cli.output import show_line
 from odradek.cli.target import DEFAULT as DEFAULT_BOOTSTRAP
 from odradek.local_cluster.cluster_spec import cluster_command
-from odradek.local_cluster.live_status import show_live_status
-from odradek.local_cluster.status_report import ClusterStatus
+from odradek.local_cluster.status.live_status import show_live_status
+from odradek.local_cluster.status.status_report import ClusterStatus
 from odradek.local_cluster.supervisor import Supervisor
 from odradek.local_cluster.up_plan import UpOptions
 from odradek.ports.clock import Clock

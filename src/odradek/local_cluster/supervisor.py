@@ -29,11 +29,16 @@ from odradek.local_cluster.cluster_spec import (
     label,
 )
 from odradek.local_cluster.cluster_state import ClusterState
-from odradek.local_cluster.cluster_view import ClusterView, out_of_sync_reason, replica_counts, unready_reason
 from odradek.local_cluster.environment import Environment
 from odradek.local_cluster.errors import ClusterError
 from odradek.local_cluster.member_order import start_batches, stop_batches
-from odradek.local_cluster.status_report import ClusterStatus, MemberProcess, make_status
+from odradek.local_cluster.status.cluster_view import (
+    ClusterView,
+    out_of_sync_reason,
+    replica_counts,
+    unready_reason,
+)
+from odradek.local_cluster.status.status_report import ClusterStatus, MemberProcess, make_status
 from odradek.local_cluster.up_plan import ExistingCluster, UpOptions, check_ports, plan_up
 from odradek.ports.processes import ProcessSignal, ProcessState
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from odradek.log.directory_lock import DirectoryInUse
+from odradek.log.directory.directory_lock import DirectoryInUse
+from odradek.log.directory.log_directory import ConfigOf, LogDirectory
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import ConfigOf, LogDirectory
 from odradek.log.segments.segment_format import DirectoryKind
 from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicId, TopicPartition

@@ -18,7 +18,7 @@ from odradek.log.log_manager import LogManager
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.ports.clock import Clock
-from odradek.replication.alter_log_dirs import AlterLogDirs
+from odradek.replication.log_dirs.alter_log_dirs import AlterLogDirs
 from odradek.telemetry import events
 
 log = events.logger("partition_logs")

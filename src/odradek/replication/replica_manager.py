@@ -14,26 +14,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from odradek.cluster.metadata_cache import MetadataCache
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.workers import Workers
-from odradek.replication.alter_log_dirs import AlterLogDirs, CleaningPause, NoCleaning
-from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits
 from odradek.replication.append_queue import AppendQueue, QueuedAppend, Source
 from odradek.replication.control_requests import ControlResult, MetadataChange
 from odradek.replication.hosted_partitions import HostedPartitions
-from odradek.replication.isr_changes import IsrChanges
+from odradek.replication.isr.isr_changes import IsrChanges
 from odradek.replication.leader import Leader
+from odradek.replication.log_dirs.alter_log_dirs import AlterLogDirs, CleaningPause, NoCleaning
+from odradek.replication.log_dirs.alter_log_dirs_throttle import AlterLogDirsLimits
 from odradek.replication.partition import DEBUGGING_CONSUMER_ID, Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.replication.pending_flushes import FlushCallback, PendingFlushes
 from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
-from odradek.replication.read_replica import find_read_replica
-from odradek.replication.replica_selector import ReplicaSelector
+from odradek.replication.reads.read_replica import find_read_replica
+from odradek.replication.reads.replica_selector import ReplicaSelector
 from odradek.replication.state_changes import StateChanges
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.timers.timing_wheel import TimingWheel

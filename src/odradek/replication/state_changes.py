@@ -16,7 +16,6 @@ from odradek.cluster.metadata_update import convert_update
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.uuids import uuid_text
-from odradek.replication.alter_log_dirs import AlterLogDirs
 from odradek.replication.control_requests import (
     ControlResult,
     MetadataChange,
@@ -31,6 +30,7 @@ from odradek.replication.control_requests import (
 from odradek.replication.follower import Follower
 from odradek.replication.hosted_partitions import HostedPartitions
 from odradek.replication.leader import Leader
+from odradek.replication.log_dirs.alter_log_dirs import AlterLogDirs
 from odradek.replication.partition import Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.telemetry import events

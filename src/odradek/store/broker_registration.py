@@ -15,7 +15,14 @@ from typing import Final
 from odradek.model.errors import ConfigError
 from odradek.model.uuids import random_uuid, uuid_text
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    BrokerRegistration,
+    decode_broker,
+    decode_cluster_id,
+    encode_broker,
+    encode_cluster_id,
+)
 from odradek.store.meta_properties import MetaProperties, agree
 from odradek.store.port import (
     CreateOp,
@@ -26,13 +33,6 @@ from odradek.store.port import (
     Store,
     StoreError,
     Unavailable,
-)
-from odradek.store.znodes import (
-    BrokerRegistration,
-    decode_broker,
-    decode_cluster_id,
-    encode_broker,
-    encode_cluster_id,
 )
 
 _ATTEMPTS_MAX: Final = 10

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
 from odradek.store.port import (
     BadPayload,
     BadVersion,
@@ -23,7 +29,6 @@ from odradek.store.port import (
     StoreError,
     Watcher,
 )
-from odradek.store.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 
 CHANGE_KEPT_MS: Final = 15 * 60 * 1000
 _ATTEMPTS_MAX: Final = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
-from odradek.store.node_paths import check_path, parent_of
+from odradek.store.layout import znode_paths
+from odradek.store.layout.node_paths import check_path, parent_of
+from odradek.store.layout.znodes import decode_number, encode_number
 from odradek.store.port import NoNode, Store
-from odradek.store.znodes import decode_number, encode_number
 
 
 async def write_consumer_offset(store: Store, group: str, partition: TopicPartition, offset: int) -> None:

@@ -12,7 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    ControllerRegistration,
+    decode_controller,
+    decode_number,
+    encode_controller,
+    encode_number,
+)
 from odradek.store.port import (
     BadPayload,
     BadVersion,
@@ -28,13 +35,6 @@ from odradek.store.port import (
     Stat,
     Store,
     StoreError,
-)
-from odradek.store.znodes import (
-    ControllerRegistration,
-    decode_controller,
-    decode_number,
-    encode_controller,
-    encode_number,
 )
 
 _INITIAL_EPOCH: Final = 0

@@ -14,8 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.controller_election import Fence, fenced_multi
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    decode_log_dir_event,
+    decode_partitions,
+    decode_reassignment,
+    encode_reassignment,
+)
 from odradek.store.port import (
     BadPayload,
     CreateOp,
@@ -27,12 +33,6 @@ from odradek.store.port import (
     Store,
     StoreError,
     Watcher,
-)
-from odradek.store.znodes import (
-    decode_log_dir_event,
-    decode_partitions,
-    decode_reassignment,
-    encode_reassignment,
 )
 from odradek.telemetry import events
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import FinalizedFeatures, decode_features, encode_features
 from odradek.store.port import BadVersion, NodeExists, NoNode, Store, Watcher
-from odradek.store.znodes import FinalizedFeatures, decode_features, encode_features
 
 
 class VersionedFeatures(NamedTuple):

@@ -12,8 +12,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.controller_election import ControllerMoved, Fence, fenced_multi
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    LeaderIsrAndControllerEpoch,
+    decode_partition_state,
+    encode_partition_state,
+)
 from odradek.store.port import (
     BadPayload,
     CreateOp,
@@ -27,7 +32,6 @@ from odradek.store.port import (
     StoreError,
 )
 from odradek.store.write_window import multi_each
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, decode_partition_state, encode_partition_state
 from odradek.telemetry import events
 
 log = events.logger("store")

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from odradek.model.errors import BrokerError
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from odradek.store.port import BadVersion, NoNode, Store, StoreError, StoreProvider
-from odradek.store.znodes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from odradek.telemetry import events
 
 BLOCK_SIZE: Final = 1000

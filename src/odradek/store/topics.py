@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.store import znode_paths
 from odradek.store.configs import write_with_config
 from odradek.store.controller_election import Fence, fenced_multi
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import TopicAssignment, decode_topic, encode_topic
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     CreateOp,
@@ -26,7 +27,6 @@ from odradek.store.port import (
     Store,
     Watcher,
 )
-from odradek.store.znodes import TopicAssignment, decode_topic, encode_topic
 
 _OPS_PER_MULTI_MAX: Final = 1000
 """ZooKeeper limits requests to 1 MiB; a thousand deletions stay far below."""

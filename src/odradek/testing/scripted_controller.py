@@ -22,9 +22,16 @@ from typing import Any, Final
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
 from odradek.store.broker_registration import RegisteredBroker, read_brokers, register_broker
 from odradek.store.controller_election import elect
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    RegisteredEndpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from odradek.store.partition_states import (
     VersionedLeaderAndIsr,
     create_partition_states,
@@ -32,13 +39,6 @@ from odradek.store.partition_states import (
 )
 from odradek.store.port import Store
 from odradek.store.topics import create_topic
-from odradek.store.znodes import (
-    BrokerRegistration,
-    LeaderIsrAndControllerEpoch,
-    RegisteredEndpoint,
-    ReplicaAssignment,
-    TopicAssignment,
-)
 from odradek.testing.controller.channel import (
     LEADER_AND_ISR,
     STOP_REPLICA,

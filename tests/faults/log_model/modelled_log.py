@@ -20,9 +20,9 @@ from tests.faults.log_model.history import History, Written, WrittenBatch, lates
 from tests.faults.storage.watched_files import WatchedFiles
 
 from odradek.log.cleaning.log_cleaner import LogCleaner
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig, LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition

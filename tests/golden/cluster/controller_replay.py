@@ -37,13 +37,13 @@ from odradek.controller.machine.request_batch import send_update_metadata
 from odradek.controller.machine.states import PartitionState
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import (
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     decode_broker,
     decode_partition_state,
     decode_topic,
 )
+from odradek.store.partition_states import VersionedLeaderAndIsr
 
 CONTROL = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")

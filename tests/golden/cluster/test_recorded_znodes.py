@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.golden.cluster.recordings import HERE, SCENARIOS, writes
 
-from odradek.store import znode_paths, znodes
+from odradek.store.layout import znode_paths, znodes
 from odradek.store.port import BadPayload
 
 IBPS = sorted({ibp for ibp, _ in SCENARIOS})

@@ -14,7 +14,7 @@ from tests.support.interbroker.timeline import Message
 from odradek.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from odradek.controller.machine import broker_changes, startup
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import encode_partition_state
+from odradek.store.layout.znodes import encode_partition_state
 
 LEFT_OUT = {"transactions", "reassignment", "reassignment_cancelled", "divergence", "out_of_range"}
 """Scenarios about logs or reassignments."""

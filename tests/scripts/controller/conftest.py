@@ -44,14 +44,14 @@ from odradek.controller.replies import AlterPartitionReply, ApiError, Controlled
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.controller_election import ControllerMoved
-from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import (
+from odradek.store.layout.znodes import (
     BrokerRegistration,
     LeaderIsrAndControllerEpoch,
     RegisteredEndpoint,
     ReplicaAssignment,
     TopicAssignment,
 )
+from odradek.store.partition_states import VersionedLeaderAndIsr
 
 SEPARATOR = "----"
 

@@ -16,14 +16,24 @@ from tests.support.crash_points import Crashed, CrashingEnsemble, CrashingFiles,
 from odradek.adoption import store_transfer
 from odradek.adoption.store_transfer import TransferEnvironment
 from odradek.broker.start_checks import check_identity
-from odradek.log.directory_lock import DirectoryInUse, lock_directory
+from odradek.log.directory.directory_lock import DirectoryInUse, lock_directory
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
-from odradek.store import meta_properties, znode_paths
+from odradek.store import meta_properties
 from odradek.store.broker_registration import BrokerIdRules, create_top_level_paths, generate_broker_id
 from odradek.store.configs import change_config
 from odradek.store.controller_election import elect
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicAssignment,
+    decode_partition_state,
+    decode_producer_id_block,
+    decode_topic,
+    encode_cluster_id,
+)
 from odradek.store.partition_states import create_partition_states
 from odradek.store.port import Store
 from odradek.store.producer_id_manager import allocate_block
@@ -38,15 +48,6 @@ from odradek.store.transfer.transfer_mark import (
     read_mark,
 )
 from odradek.store.transfer.transfer_plan import TransferRefused
-from odradek.store.znodes import (
-    LeaderIsrAndControllerEpoch,
-    ReplicaAssignment,
-    TopicAssignment,
-    decode_partition_state,
-    decode_producer_id_block,
-    decode_topic,
-    encode_cluster_id,
-)
 from odradek.system.clock import SystemClock
 from odradek.system.files import RealFileSystem
 

@@ -18,14 +18,14 @@ from odradek.controller.actions import (
     StopReplicaState,
 )
 from odradek.controller.live_broker import LiveBroker
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.replication.follower import Follower
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.store.znodes import (
+from odradek.store.layout.znodes import (
     BrokerRegistration,
     RegisteredEndpoint,
 )

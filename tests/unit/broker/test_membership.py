@@ -8,11 +8,11 @@ import pytest
 
 from odradek.broker.membership import REELECTION_WAIT_MS
 from odradek.model.errors import ConfigError, ErrorCode
-from odradek.store import znode_paths
 from odradek.store.broker_registration import BrokerIdTaken, read_brokers
 from odradek.store.configs import change_config
 from odradek.store.controller_election import read_controller, read_controller_epoch
 from odradek.store.features import read_features
+from odradek.store.layout import znode_paths
 from odradek.store.port import StoreError, Unavailable
 from odradek.testing.broker import MemoryBroker, MemoryCluster, running_broker
 from odradek.testing.clock import run_virtually

@@ -14,10 +14,10 @@ from odradek.controller.controller import Controller, ControllerOptions
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.control_requests import ControlResult
-from odradek.store import znode_paths
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import elect
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     BrokerRegistration,
     RegisteredEndpoint,
     ReplicaAssignment,

@@ -14,7 +14,7 @@ from odradek.model.client_errors import ConnectionFailed
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.control_requests import ControlResult
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.store.layout.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.testing.clock import VirtualClock, run_virtually
 
 ORDERS = TopicPartition("orders", 0)

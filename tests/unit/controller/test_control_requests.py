@@ -20,7 +20,7 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.live_broker import LiveBroker
 from odradek.model.ids import EPOCH_DURING_DELETE, ZERO_TOPIC_ID, TopicPartition
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.store.layout.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.wire.message_codecs import decoder, encoder
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -8,16 +8,16 @@ from odradek.controller.actions import (
 )
 from odradek.controller.controller import RETRY_WAITS_MS
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import elect
-from odradek.store.partition_states import read_partition_states
-from odradek.store.port import Unavailable
-from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     encode_partition_state,
 )
+from odradek.store.partition_states import read_partition_states
+from odradek.store.port import Unavailable
+from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
 
 
 def test_controller_elects_leaders_of_existing_and_new_topics(run_scenario):

@@ -26,9 +26,9 @@ from odradek.controller.events import (
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.control_requests import ControlResult
-from odradek.store import znode_paths
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import ControllerMoved, elect
+from odradek.store.layout import znode_paths
 from odradek.store.port import NoNode, StoreError, Unavailable
 from odradek.store.topics import create_topic
 

@@ -10,7 +10,7 @@ from odradek.controller.machine.leader_election import (
     increment_leader_epoch,
     remove_from_isr,
 )
-from odradek.store.znodes import LeaderIsrAndControllerEpoch as State
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch as State
 
 
 def test_new_partition_is_led_by_first_live_replica():

@@ -26,9 +26,9 @@ from odradek.controller.machine.partition_state_updates import ATTEMPTS_MAX
 from odradek.controller.machine.replica_state_machine import handle_replica_state_changes
 from odradek.controller.machine.states import PartitionState, ReplicaState
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.port import NoNode
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 
 ORDERS = TopicPartition("orders", 0)
 EPOCH = 5

@@ -28,21 +28,21 @@ from odradek.controller.actions import (
 )
 from odradek.controller.store_actions import StoreActions
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import create_top_level_paths
 from odradek.store.configs import change_config
 from odradek.store.controller_election import ControllerMoved, elect
 from odradek.store.embedded.database import MEMORY
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.partition_states import read_partition_states_and_zxids
-from odradek.store.port import BadVersion, NoNode
-from odradek.store.topics import create_topic, mark_for_deletion, read_topics
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicAssignment,
     encode_partitions,
 )
+from odradek.store.partition_states import read_partition_states_and_zxids
+from odradek.store.port import BadVersion, NoNode
+from odradek.store.topics import create_topic, mark_for_deletion, read_topics
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 

@@ -21,13 +21,12 @@ from odradek.controller.events import (
 from odradek.controller.machine.context import ControllerContext
 from odradek.controller.watches import ControllerWatches
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import create_top_level_paths, register_broker, update_registration
 from odradek.store.controller_election import ControllerMoved, Fence, elect
 from odradek.store.embedded.database import MEMORY
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.topics import create_topic, mark_for_deletion, remove_topic, write_assignment
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     BrokerRegistration,
     RegisteredEndpoint,
     ReplicaAssignment,
@@ -36,6 +35,7 @@ from odradek.store.znodes import (
     encode_partitions,
     encode_reassignment,
 )
+from odradek.store.topics import create_topic, mark_for_deletion, remove_topic, write_assignment
 from odradek.testing.clock import VirtualClock, run_virtually
 
 ORDERS = TopicPartition("orders", 0)

@@ -21,8 +21,8 @@ from odradek.coordinators.effects import (
     StartTask,
 )
 from odradek.coordinators.runtime import CoordinatorRuntime
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import ErrorCode
 from odradek.replication.leader import IsrChangeResult

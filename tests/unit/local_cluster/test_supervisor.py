@@ -13,9 +13,9 @@ from odradek.client.values import PartitionInfo
 from odradek.local_cluster.cluster_directory import LOG_BYTES_MAX, ClusterDirectory
 from odradek.local_cluster.cluster_spec import ClusterSpec
 from odradek.local_cluster.cluster_state import ClusterState
-from odradek.local_cluster.cluster_view import ClusterView
 from odradek.local_cluster.environment import Environment
 from odradek.local_cluster.errors import ClusterError
+from odradek.local_cluster.status.cluster_view import ClusterView
 from odradek.local_cluster.supervisor import READY_MS, START_MS, STOP_MS, Supervisor
 from odradek.local_cluster.up_plan import UpOptions
 from odradek.ports.processes import ProcessIdentity, ProcessSignal, ProcessState

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition

@@ -15,8 +15,8 @@ from odradek.cluster.metadata_cache import (
     PartitionMetadata,
     TopicMetadata,
 )
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

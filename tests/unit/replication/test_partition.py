@@ -12,7 +12,8 @@ from odradek.ports.files import FileSlice
 from odradek.records import codec
 from odradek.replication.delete_records import delete_records_on_leader
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition
-from odradek.replication.offset_lookup import (
+from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
+from odradek.replication.reads.offset_lookup import (
     NOT_FOUND,
     TimestampAndOffset,
     find_offset_by_timestamp,
@@ -20,7 +21,6 @@ from odradek.replication.offset_lookup import (
     last_offset_for_leader_epoch,
     legacy_offsets_for_timestamp,
 )
-from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 
 NOW_MS = 1_000_000
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.cluster.metadata_cache import PartitionMetadata
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER

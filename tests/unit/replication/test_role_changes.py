@@ -14,8 +14,8 @@ from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.follower import Follower
-from odradek.replication.offset_lookup import find_offset_by_timestamp, find_special_offset
 from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
+from odradek.replication.reads.offset_lookup import find_offset_by_timestamp, find_special_offset
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest

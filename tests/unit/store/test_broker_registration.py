@@ -8,7 +8,6 @@ import pytest
 
 from odradek.model.errors import ConfigError, StorageError
 from odradek.model.uuids import parse_uuid
-from odradek.store import znode_paths
 from odradek.store.broker_registration import (
     BrokerIdRules,
     BrokerIdTaken,
@@ -23,9 +22,10 @@ from odradek.store.broker_registration import (
     update_registration,
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.store.meta_properties import MetaProperties
 from odradek.store.port import SessionExpired, Stat
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.testing.linked_store import LinkedStore
 
 REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from odradek.store import znode_paths
 from odradek.store.controller_election import (
     ControllerMoved,
     Fence,
@@ -18,8 +17,9 @@ from odradek.store.controller_election import (
     resign,
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import ControllerRegistration, encode_controller
 from odradek.store.port import CreateOp, NodeExists, SessionExpired, WatchedEvent, WatchedEventType
-from odradek.store.znodes import ControllerRegistration, encode_controller
 
 
 def test_first_controller_has_epoch_one(run_on_store) -> None:

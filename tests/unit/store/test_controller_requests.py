@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import create_top_level_paths
 from odradek.store.controller_election import ControllerMoved, Fence, elect
 from odradek.store.controller_requests import (
@@ -22,7 +21,8 @@ from odradek.store.controller_requests import (
     write_reassignment_request,
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
-from odradek.store.znodes import encode_log_dir_event, encode_partitions
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import encode_log_dir_event, encode_partitions
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 TARGETS = {ORDERS[0]: (1, 2), ORDERS[1]: (2, 3)}

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from odradek.store import znode_paths
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.features import enable_features, read_features, watch_features
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import FinalizedFeatures, encode_features
 from odradek.store.port import WatchedEvent
-from odradek.store.znodes import FinalizedFeatures, encode_features
 
 
 @pytest.mark.parametrize("node_version", [1, 2])

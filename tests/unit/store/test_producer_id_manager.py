@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.store import znode_paths
 from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import ProducerIdBlock, encode_producer_id_block
 from odradek.store.port import BadPayload, BadVersion, StoreError
 from odradek.store.producer_id_manager import (
     FindLargest,
@@ -18,7 +19,6 @@ from odradek.store.producer_id_manager import (
     allocate_block,
     next_block,
 )
-from odradek.store.znodes import ProducerIdBlock, encode_producer_id_block
 
 
 class Session:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.broker_registration import create_top_level_paths
 from odradek.store.configs import (
     CHANGE_KEPT_MS,
@@ -21,6 +20,8 @@ from odradek.store.configs import (
 from odradek.store.consumer_offsets import read_consumer_offsets, write_consumer_offset
 from odradek.store.controller_election import ControllerMoved, Fence, elect
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from odradek.store.partition_states import (
     VersionedLeaderAndIsr,
     create_partition_states,
@@ -38,7 +39,6 @@ from odradek.store.topics import (
     unmark_for_deletion,
     write_assignment,
 )
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 
 ORDERS = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(3)})
 GROWN = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(5)})

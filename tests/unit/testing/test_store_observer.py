@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from odradek.model.ids import NO_LEADER, TopicPartition
-from odradek.store import znode_paths
-from odradek.store.port import CreateOp, DeleteOp, SetDataOp
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicAssignment,
@@ -15,6 +14,7 @@ from odradek.store.znodes import (
     encode_partition_state,
     encode_topic,
 )
+from odradek.store.port import CreateOp, DeleteOp, SetDataOp
 from odradek.testing.own_controller.store_observer import StoreObserver
 
 PARTITION = TopicPartition("orders", 0)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
-from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.files import Space

@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.replication.offset_lookup import (
+from odradek.replication.reads.offset_lookup import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

@@ -8,7 +8,7 @@ from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.events import ReassignmentsListed
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import ReplicaAssignment
+from odradek.store.layout.znodes import ReplicaAssignment
 from odradek.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.replication.offset_lookup import last_offset_for_leader_epoch
+from odradek.replication.reads.offset_lookup import last_offset_for_leader_epoch
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

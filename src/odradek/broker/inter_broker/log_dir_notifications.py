@@ -6,9 +6,9 @@ import asyncio
 from typing import Final
 
 from odradek.ports.clock import Clock
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import encode_log_dir_event
 from odradek.store.port import StoreError, StoreProvider
-from odradek.store.znodes import encode_log_dir_event
 from odradek.telemetry import events
 
 RETRY_MS: Final = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.net.broker_requests import BrokerRequests
-from odradek.store.znodes import ProducerIdBlock
+from odradek.store.layout.znodes import ProducerIdBlock
 from odradek.telemetry import events
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from odradek.log.log_directory import LogDirectory
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.model.ids import TopicPartition
 from odradek.replication.replica_manager import ReplicaManager

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from odradek.log.directory_lock import unusable_directory
+from odradek.log.directory.directory_lock import unusable_directory
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.log.recovery.load_progress import LoadProgress, load_progress, recovery_summary
 from odradek.model.errors import StorageError

@@ -13,8 +13,8 @@ from typing import Final
 from odradek.broker.scheduled_tasks import ScheduledTask
 from odradek.config import broker as settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
-from odradek.log.log_directory import LogDirectory
 from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.model.errors import BrokerError, StorageError
 from odradek.ports.clock import Clock

@@ -34,9 +34,9 @@ from odradek.model.uuids import random_uuid
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.store.configs import change_config
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.port import BadVersion, NodeExists, NoNode, StoreProvider, TooLarge
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 

@@ -20,8 +20,8 @@ from odradek.controller.machine.request_batch import send_update_metadata
 from odradek.controller.replies import AlterPartitionReply
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
 
 
 def on_alter_partition_requested(

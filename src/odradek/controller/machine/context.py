@@ -10,8 +10,8 @@ from odradek.cluster.metadata_version import LATEST, MetadataVersion
 from odradek.controller.live_broker import LiveBroker
 from odradek.controller.machine.states import PartitionState, ReplicaState
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 
 
 class Replica(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from odradek.model.ids import NO_LEADER
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 
 
 class Election(Enum):

@@ -29,8 +29,8 @@ from odradek.controller.machine.partition_state_updates import (
 from odradek.controller.machine.request_batch import RequestBatch
 from odradek.controller.machine.states import PARTITION_TRANSITIONS, PartitionState
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
 from odradek.telemetry import events
 
 log = events.logger("controller")

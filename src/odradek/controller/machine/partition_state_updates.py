@@ -14,10 +14,10 @@ from odradek.controller.actions import (
 )
 from odradek.controller.machine.context import ControllerContext
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.controller_election import ControllerMoved
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.store.partition_states import VersionedLeaderAndIsr
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
 from odradek.telemetry import events
 
 ATTEMPTS_MAX: Final = 10

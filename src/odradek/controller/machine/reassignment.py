@@ -41,9 +41,9 @@ from odradek.controller.machine.topic_deletion import mark_ineligible, resume_de
 from odradek.controller.replies import ApiError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.port import BadPayload, BadVersion, NoNode, TooLarge
 from odradek.store.topics import VersionedTopic
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
 
 Target = tuple[int, ...]

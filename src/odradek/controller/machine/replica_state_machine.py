@@ -15,7 +15,7 @@ from odradek.controller.machine.partition_state_updates import update_partition_
 from odradek.controller.machine.request_batch import RequestBatch
 from odradek.controller.machine.states import REPLICA_TRANSITIONS, ReplicaState
 from odradek.model.ids import NO_LEADER, TopicPartition
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from odradek.telemetry import events
 
 LeaderEpochs = Mapping[TopicPartition, int]

@@ -24,7 +24,7 @@ from odradek.controller.machine.request_batch import RequestBatch, send_update_m
 from odradek.controller.machine.states import ReplicaState
 from odradek.controller.machine.topic_changes import assign_topic_ids
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.telemetry import events
 
 log = events.logger("controller")

@@ -11,7 +11,7 @@ from odradek.controller.machine.partition_state_machine import handle_partition_
 from odradek.controller.machine.replica_state_machine import handle_replica_state_changes
 from odradek.controller.machine.states import PartitionState, ReplicaState
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import TopicAssignment
+from odradek.store.layout.znodes import TopicAssignment
 from odradek.telemetry import events
 
 log = events.logger("controller")

@@ -23,9 +23,9 @@ from odradek.log.cleaning.cleanable_offsets import find_cleanable_offsets
 from odradek.log.cleaning.cleaner import Cleaner, CleanerStats, LogCleaningAborted
 from odradek.log.cleaning.log_to_clean import LogToClean, choose_filthiest, find_first_dirty
 from odradek.log.cleaning.throttler import Throttler
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock

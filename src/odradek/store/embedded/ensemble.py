@@ -22,7 +22,7 @@ from odradek.ports.clock import Clock
 from odradek.store.embedded.database import Database, DiskFull
 from odradek.store.embedded.node_tree import StagedWrites
 from odradek.store.embedded.watches import Watches
-from odradek.store.node_paths import check_path, prefixes_of
+from odradek.store.layout.node_paths import check_path, prefixes_of
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     CreateOp,

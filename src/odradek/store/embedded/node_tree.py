@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from odradek.store.node_paths import check_path, parent_of
+from odradek.store.layout.node_paths import check_path, parent_of
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     BadPath,

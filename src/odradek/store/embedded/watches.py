@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.store.node_paths import parent_of
+from odradek.store.layout.node_paths import parent_of
 from odradek.store.port import WatchedEvent, WatchedEventType, Watcher
 
 _ByPath = dict[str, dict[Watcher, None]]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.store import znode_paths
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     ProducerIdBlock,
     ReplicaAssignment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
 from odradek.store.port import Node, NoNode, Store
 
 ROOTS: Final = (

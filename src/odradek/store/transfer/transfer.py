@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
 from odradek.store.port import CheckOp, CreateOp, DeleteOp, NodeExists, Op, SetDataOp, Store
 from odradek.store.transfer.stored_nodes import read_nodes, read_unknown_roots
 from odradek.store.transfer.transfer_mark import TRANSFER, TransferKind, TransferMark, encode_mark, read_mark

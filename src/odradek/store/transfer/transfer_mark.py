@@ -12,7 +12,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.store.json_fields import read_json, write_json
+from odradek.store.layout.json_fields import read_json, write_json
 from odradek.store.port import NoNode, Store, StoreError
 
 TRANSFER: Final = "/odradek_transfer"

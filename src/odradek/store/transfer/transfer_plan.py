@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from odradek.store import znode_paths
-from odradek.store.node_paths import prefixes_of
-from odradek.store.port import CreateOp, DeleteOp, Node, Op, SetDataOp
-from odradek.store.transfer.renumbering import renumber
-from odradek.store.transfer.transfer_mark import TRANSFER, TransferKind, TransferMark
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.node_paths import prefixes_of
+from odradek.store.layout.znodes import (
     decode_cluster_id,
     decode_number,
     decode_partition_state,
     decode_producer_id_block,
     decode_topic,
 )
+from odradek.store.port import CreateOp, DeleteOp, Node, Op, SetDataOp
+from odradek.store.transfer.renumbering import renumber
+from odradek.store.transfer.transfer_mark import TRANSFER, TransferKind, TransferMark
 
 WINDOW_OPS_MAX: Final = 500
 WINDOW_BYTES_MAX: Final = 256 * 1024

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
 
 _SENSITIVE_ROOTS: Final = (
     znode_paths.CONFIG_USERS,

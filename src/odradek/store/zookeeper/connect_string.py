@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from odradek.store.node_paths import check_path
+from odradek.store.layout.node_paths import check_path
 from odradek.store.port import BadPath
 
 DEFAULT_PORT: Final = 2181

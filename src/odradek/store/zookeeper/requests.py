@@ -8,7 +8,7 @@ from typing import Any, Final
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.states import EventType
 
-from odradek.store.node_paths import check_path
+from odradek.store.layout.node_paths import check_path
 from odradek.store.port import (
     BadPath,
     CreateOp,

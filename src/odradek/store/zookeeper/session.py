@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kazoo.protocol.serialization import Exists, GetChildren, GetData, Sync, Transaction
 
-from odradek.store.node_paths import check_path, prefixes_of
+from odradek.store.layout.node_paths import check_path, prefixes_of
 from odradek.store.port import (
     MATCH_ANY_VERSION,
     CreateOp,

@@ -7,9 +7,9 @@ from typing import Final
 
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, decode_controller
 from odradek.store.port import BadPayload
-from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, decode_controller
 from odradek.testing.clock import Process
 from odradek.testing.cluster import BrokerSessions, ClusterOfBrokers, SimulatedBroker
 from odradek.testing.entropy import SeededEntropy

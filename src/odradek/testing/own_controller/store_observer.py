@@ -24,16 +24,16 @@ from typing import Any, Final
 from odradek.model.ids import NO_LEADER, TopicId, TopicPartition
 from odradek.model.uuids import uuid_text
 from odradek.ports.entropy import Entropy
-from odradek.store import znode_paths
 from odradek.store.embedded.node_tree import StagedWrites
-from odradek.store.port import CreateOp, DeleteOp, Op, OpResult, SetDataOp, StoreError
-from odradek.store.znodes import (
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     TopicAssignment,
     decode_number,
     decode_partition_state,
     decode_topic,
 )
+from odradek.store.port import CreateOp, DeleteOp, Op, OpResult, SetDataOp, StoreError
 from odradek.testing.broker import DelayedEnsemble
 from odradek.testing.clock import VirtualClock
 from odradek.testing.invariants import Violation

@@ -11,8 +11,8 @@ from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
 from odradek.replication.partition import Partition
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.topics import create_topic, write_assignment
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.testing.broker import Client, MemoryBroker, MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.testing.scripted_broker import ScriptedBroker

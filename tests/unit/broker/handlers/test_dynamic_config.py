@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.store import znode_paths
 from odradek.store.configs import change_config, watch_config_changes
+from odradek.store.layout import znode_paths
 from odradek.testing.broker import CLIENT_HOST, ConnectionEnded, MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.wire.messages.api_versions import ApiVersionsRequest

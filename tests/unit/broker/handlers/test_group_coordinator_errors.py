@@ -10,7 +10,7 @@ import pytest
 from odradek.broker.handlers.offset_commit import TIMESTAMP_MS_MAX
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
 from odradek.store.port import Unavailable
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest

@@ -12,9 +12,9 @@ from odradek.cluster.metadata_cache import BrokerMetadata, MetadataUpdate
 from odradek.cluster.metadata_version import MetadataVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.replication.alter_partition_manager import AlterPartitionManager
 from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
+from odradek.replication.isr.alter_partition_manager import AlterPartitionManager
 from odradek.testing.entropy import SeededEntropy
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,

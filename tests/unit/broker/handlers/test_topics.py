@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from odradek.model.errors import ErrorCode
+from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.topics import read_topics, write_assignment
-from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

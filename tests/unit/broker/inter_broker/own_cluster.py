@@ -10,9 +10,9 @@ from odradek.controller.controller import Controller
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
-from odradek.store import znode_paths
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.store.partition_states import read_partition_states
-from odradek.store.znodes import LeaderIsrAndControllerEpoch
 from odradek.testing.broker import Client, MemoryBroker, MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.wire.messages.create_topics import (

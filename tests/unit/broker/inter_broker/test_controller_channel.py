@@ -23,7 +23,7 @@ from odradek.controller.live_broker import LiveBroker
 from odradek.model.client_errors import ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+from odradek.store.layout.znodes import BrokerRegistration, RegisteredEndpoint
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryNetwork

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, MetadataUpdate
-from odradek.log.directory_lock import unusable_directory
+from odradek.log.directory.directory_lock import unusable_directory
 from odradek.model.errors import ErrorCode
-from odradek.store import znode_paths
 from odradek.store.configs import change_config
+from odradek.store.layout import znode_paths
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.testing.scripted_broker import ScriptedBroker

@@ -18,10 +18,10 @@ from tests.unit.broker.inter_broker.test_two_brokers import (
 )
 
 from odradek.model.errors import ErrorCode
-from odradek.store import znode_paths
 from odradek.store.broker_registration import BrokerIdTaken, read_brokers
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import decode_log_dir_event
 from odradek.store.port import Unavailable
-from odradek.store.znodes import decode_log_dir_event
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,

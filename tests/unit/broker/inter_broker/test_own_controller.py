@@ -9,9 +9,9 @@ from tests.unit.broker.inter_broker.own_cluster import OwnCluster, run_cluster
 
 from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
-from odradek.store import znode_paths
 from odradek.store.controller_election import read_controller, read_controller_epoch
-from odradek.store.znodes import ControllerRegistration, encode_controller
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import ControllerRegistration, encode_controller
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from tests.unit.broker.inter_broker.own_cluster import OwnCluster, run_cluster
 
-from odradek.log.directory_lock import unusable_directory
+from odradek.log.directory.directory_lock import unusable_directory
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, TopicPartition
-from odradek.store import znode_paths
 from odradek.store.configs import change_config
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import ReplicaAssignment, encode_partitions, encode_reassignment
 from odradek.store.topics import read_topics
-from odradek.store.znodes import ReplicaAssignment, encode_partitions, encode_reassignment
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -10,8 +10,8 @@ from tests.unit.broker.inter_broker.test_two_brokers import TwoBrokers, run_two_
 from odradek.model.errors import ErrorCode
 from odradek.model.protocol_enums import AlterOp, ResourceType
 from odradek.records.batch import BatchBuilder
-from odradek.store import znode_paths
-from odradek.store.znodes import encode_config
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import encode_config
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

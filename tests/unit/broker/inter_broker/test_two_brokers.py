@@ -10,8 +10,8 @@ from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import AlterOp, ResourceType
 from odradek.records.batch import BatchBuilder
 from odradek.replication.fetchers.fetcher_manager import fetcher_number
-from odradek.store import znode_paths
-from odradek.store.znodes import encode_config
+from odradek.store.layout import znode_paths
+from odradek.store.layout.znodes import encode_config
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 from odradek.testing.scripted_broker import ScriptedBroker

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from odradek.log.cleaning.log_cleaner import LogCleaner
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig, LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode_batch, read_headers

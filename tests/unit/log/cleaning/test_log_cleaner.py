@@ -9,8 +9,8 @@ import pytest
 
 from odradek.log.checkpoints import read_offsets
 from odradek.log.cleaning.cleanable_offsets import find_cleanable_offsets
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import CleanerConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.log.segments.cleaned_segment import remove_leftovers
 from odradek.log.segments.segment_format import OFFSETS, TIMES

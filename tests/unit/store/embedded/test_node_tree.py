@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from odradek.store.embedded.database import MEMORY, Database
 from odradek.store.embedded.node_tree import DATA_BYTES_MAX, NodeTree, StagedWrites
-from odradek.store.node_paths import check_path, parent_of
+from odradek.store.layout.node_paths import check_path, parent_of
 from odradek.store.port import (
     BadPath,
     CheckOp,

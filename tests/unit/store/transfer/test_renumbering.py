@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.store.transfer.renumbering import renumber
-from odradek.store.znodes import (
+from odradek.store.layout.znodes import (
     LeaderIsrAndControllerEpoch,
     ProducerIdBlock,
     ReplicaAssignment,
@@ -19,6 +18,7 @@ from odradek.store.znodes import (
     encode_reassignment,
     encode_topic,
 )
+from odradek.store.transfer.renumbering import renumber
 
 STATE = "/brokers/topics/state/partitions/0/state"
 

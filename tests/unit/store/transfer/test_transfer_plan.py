@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.store.layout.znodes import (
+    LeaderIsrAndControllerEpoch,
+    ProducerIdBlock,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_cluster_id,
+    encode_partition_state,
+    encode_producer_id_block,
+    encode_topic,
+)
 from odradek.store.port import CreateOp, Node, SetDataOp, Stat
 from odradek.store.transfer.transfer_mark import TransferKind, TransferMark
 from odradek.store.transfer.transfer_plan import (
@@ -21,16 +31,6 @@ from odradek.store.transfer.transfer_plan import (
     release_problems,
     store_state,
     write_ops,
-)
-from odradek.store.znodes import (
-    LeaderIsrAndControllerEpoch,
-    ProducerIdBlock,
-    ReplicaAssignment,
-    TopicAssignment,
-    encode_cluster_id,
-    encode_partition_state,
-    encode_producer_id_block,
-    encode_topic,
 )
 
 IDENTITY = LogDirsIdentity("c1", frozenset({0}))

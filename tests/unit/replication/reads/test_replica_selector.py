@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.replication.replica_selector import SELECTORS, ReplicaView, select_by_rack, selector_for
+from odradek.replication.reads.replica_selector import SELECTORS, ReplicaView, select_by_rack, selector_for
 
 LEADER = ReplicaView(1, "a", 100, 0)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
 from odradek.model.uuids import parse_uuid
-from odradek.store import znodes as p
+from odradek.store.layout import znodes as p
 from odradek.store.port import BadPayload
 
 TOPIC_ID = parse_uuid("3Q0bVG5OTqSGsa-9nrsmOg")

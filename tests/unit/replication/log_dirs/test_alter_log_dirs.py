@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek.log.log_directory import LogDirectory
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.log.segments.segment_format import DirectoryKind
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.replication.alter_log_dirs import AlterLogDirs, NoCleaning
-from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits
+from odradek.replication.log_dirs.alter_log_dirs import AlterLogDirs, NoCleaning
+from odradek.replication.log_dirs.alter_log_dirs_throttle import AlterLogDirsLimits
 from odradek.testing.entropy import SeededEntropy
 
 

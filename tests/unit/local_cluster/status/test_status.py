@@ -9,10 +9,15 @@ import pytest
 from odradek.client.admin.log_dirs import Replica
 from odradek.client.values import PartitionInfo
 from odradek.local_cluster.cluster_spec import ClusterSpec
-from odradek.local_cluster.cluster_view import ClusterView, follower_lag, out_of_sync_reason, unready_reason
-from odradek.local_cluster.live_status import styled_lines
-from odradek.local_cluster.status_report import ClusterStatus, MemberProcess, as_json, make_status
-from odradek.local_cluster.status_text import PROBLEMS_SHOWN, status_lines, summary_line
+from odradek.local_cluster.status.cluster_view import (
+    ClusterView,
+    follower_lag,
+    out_of_sync_reason,
+    unready_reason,
+)
+from odradek.local_cluster.status.live_status import styled_lines
+from odradek.local_cluster.status.status_report import ClusterStatus, MemberProcess, as_json, make_status
+from odradek.local_cluster.status.status_text import PROBLEMS_SHOWN, status_lines, summary_line
 from odradek.ports.processes import ProcessState
 
 SPEC = ClusterSpec(3, 9092, 21810, ("a", "b", "c"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.log.leader_epoch_cache import LeaderEpochCache
-from odradek.replication.alter_log_dirs import common_end
+from odradek.replication.log_dirs.alter_log_dirs import common_end
 
 
 def log_of(epochs: list[int]) -> Any:

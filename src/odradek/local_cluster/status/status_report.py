@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.local_cluster.cluster_spec import HOST, ZOOKEEPER, ClusterSpec, broker_name
-from odradek.local_cluster.cluster_view import ClusterView, follower_lag
+from odradek.local_cluster.status.cluster_view import ClusterView, follower_lag
 from odradek.ports.processes import ProcessState
 
 if TYPE_CHECKING:

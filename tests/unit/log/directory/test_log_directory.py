@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from odradek.log.checkpoints import read_offsets
-from odradek.log.directory_lock import unusable_directory
+from odradek.log.directory.directory_lock import unusable_directory
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
 from odradek.testing.files import MemoryFileSystem

@@ -12,7 +12,7 @@ from odradek.model.client_errors import ConnectionFailed, UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.net.broker_requests import BrokerChannel
-from odradek.replication.alter_partition_manager import (
+from odradek.replication.isr.alter_partition_manager import (
     RETRY_MS,
     AlterPartitionManager,
     QueuedChange,

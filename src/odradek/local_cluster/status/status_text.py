@@ -7,7 +7,7 @@ from typing import Final
 
 from odradek.cli.output import as_size
 from odradek.local_cluster.cluster_spec import cluster_command
-from odradek.local_cluster.status_report import STATE_NAMES, ClusterStatus, PartitionStatus
+from odradek.local_cluster.status.status_report import STATE_NAMES, ClusterStatus, PartitionStatus
 
 PROBLEMS_SHOWN: Final = 10
 _BROKERS: Final = (

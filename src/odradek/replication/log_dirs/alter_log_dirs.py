@@ -24,9 +24,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.leader_epoch_cache import LeaderEpochCache
 from odradek.log.log import Log
-from odradek.log.log_directory import LogDirectory
 from odradek.log.log_manager import LogManager
 from odradek.log.old_segments import delete_old_segments
 from odradek.log.segments import page_in
@@ -35,7 +35,7 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER_EPOCH, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.files import FileSlice
-from odradek.replication.alter_log_dirs_throttle import AlterLogDirsLimits, AlterLogDirsThrottle
+from odradek.replication.log_dirs.alter_log_dirs_throttle import AlterLogDirsLimits, AlterLogDirsThrottle
 from odradek.replication.partition import Partition
 from odradek.telemetry import events
 

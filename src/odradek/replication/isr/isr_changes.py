@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from odradek.replication.alter_partition_manager import AlterPartitionManager
+from odradek.replication.isr.alter_partition_manager import AlterPartitionManager
 from odradek.replication.leader import IsrChange, IsrChangeOutcome, IsrChangeResult
 from odradek.replication.partition import Partition
 from odradek.telemetry import events

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.replication.leader import Leader
 from odradek.replication.partition import Partition
-from odradek.replication.replica_selector import ReplicaSelector, ReplicaView
+from odradek.replication.reads.replica_selector import ReplicaSelector, ReplicaView
 
 
 def find_read_replica(

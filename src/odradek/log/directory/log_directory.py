@@ -29,17 +29,17 @@ from odradek.log.checkpoints import (
     encode_clean_shutdown,
     encode_partition_metadata,
 )
-from odradek.log.directory_lock import lock_directory
+from odradek.log.directory.directory_lock import lock_directory
+from odradek.log.directory.log_closing import close_logs
+from odradek.log.directory.offset_checkpoints import OffsetCheckpoints
+from odradek.log.directory.pending_directory_deletes import PendingDirectoryDeletes
+from odradek.log.directory.rolled_logs import RolledLogs
 from odradek.log.disk_health import TRANSIENT_ERRORS
 from odradek.log.log import Log
-from odradek.log.log_closing import close_logs
 from odradek.log.log_config import LogConfig
-from odradek.log.offset_checkpoints import OffsetCheckpoints
-from odradek.log.pending_directory_deletes import PendingDirectoryDeletes
 from odradek.log.recovery.directory_loader import LogToLoad, list_directory, load_logs, open_listed_log
 from odradek.log.recovery.load_progress import LoadState
 from odradek.log.recovery.log_loader import LogLoadContext, RecoveryResult, create_log
-from odradek.log.rolled_logs import RolledLogs
 from odradek.log.segments.log_segment import OpenSegments
 from odradek.log.segments.segment_format import DirectoryKind, directory_name
 from odradek.model.errors import StorageError

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from odradek.log.directory.rolled_logs import SYNCS_AT_ONCE
 from odradek.log.log import Log
-from odradek.log.rolled_logs import SYNCS_AT_ONCE
 from odradek.model.errors import StorageError
 from odradek.ports.files import FileSystem
 

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.replication.alter_log_dirs_throttle import AlterLogDirsThrottle, remaining_debt
+from odradek.replication.log_dirs.alter_log_dirs_throttle import AlterLogDirsThrottle, remaining_debt
 from odradek.testing.clock import VirtualClock, run_virtually
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.model.uuids import parse_uuid, uuid_text
-from odradek.store.json_fields import Fields, read_json, write_json
+from odradek.store.layout.json_fields import Fields, read_json, write_json
 from odradek.store.port import BadPayload
 
 BROKER_VERSION: Final = 5

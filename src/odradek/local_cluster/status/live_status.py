@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from odradek.cli.output import show_line
-from odradek.local_cluster.status_report import ClusterStatus
-from odradek.local_cluster.status_text import status_lines, summary_line
+from odradek.local_cluster.status.status_report import ClusterStatus
+from odradek.local_cluster.status.status_text import status_lines, summary_line
 
 if TYPE_CHECKING:
     from rich.text import Text

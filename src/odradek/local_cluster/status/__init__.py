@@ -1,0 +1,1 @@
+"""Status of a local cluster: read from its brokers, shown as text."""

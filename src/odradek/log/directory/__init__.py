@@ -1,0 +1,1 @@
+"""A log directory: its lock, its logs, checkpoints and pending deletes."""

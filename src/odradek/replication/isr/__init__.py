@@ -1,0 +1,1 @@
+"""Changes of the ISR: proposed by leaders, decided by the controller."""
