@@ -2,7 +2,7 @@
 
 Metadata is requested when an update was requested, when a topic is new, and when it is older than
 ``metadata.max.age.ms``; but not before a backoff that grows with each failure and with each response that
-changed nothing. New topics skip that backoff once.
+changed nothing. The backoff after a response stays short. New topics skip the backoff once.
 
 Pure: times and the backoff are passed in.
 """
@@ -10,6 +10,14 @@ Pure: times and the backoff are passed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
+
+ANSWERED_ATTEMPTS_MAX: Final = 2
+"""Attempts that count for the backoff after a response.
+
+With the default backoffs that is 400 ms instead of a second: brokers respond, and a client that waits for
+the next leader of a partition hears of it soon after the election.
+"""
 
 
 class MetadataSchedule:
@@ -98,8 +106,7 @@ class MetadataSchedule:
             self._expires_at_ms = now_ms + self._max_age_ms
         if is_stale:
             self._update_requested = True
-        if is_changed:
-            self._attempts = 0
+        self._attempts = 0 if is_changed else min(self._attempts, ANSWERED_ATTEMPTS_MAX)
         self._back_off(now_ms)
 
     def _back_off(self, now_ms: int) -> None:

@@ -37,16 +37,16 @@ def test_requested_update_waits_for_the_backoff():
     assert schedule.due_at_ms() == 1100
 
 
-def test_backoff_grows_while_responses_change_nothing():
+def test_backoff_grows_to_a_short_maximum_while_responses_change_nothing():
     schedule = make()
     now_ms, backoffs = 0, []
     respond(schedule, now_ms)
-    for _ in range(4):
+    for _ in range(5):
         schedule.request_update()
         backoffs.append(schedule.due_at_ms() - now_ms)
         now_ms = schedule.due_at_ms()
         respond(schedule, now_ms, is_changed=False)
-    assert backoffs == [100, 200, 400, 800]
+    assert backoffs == [100, 200, 400, 400, 400]
     schedule.request_update()
     now_ms = schedule.due_at_ms()
     respond(schedule, now_ms, is_changed=True)
@@ -62,6 +62,11 @@ def test_failures_are_retried_with_growing_backoff():
     schedule.begin_request(100)
     schedule.on_failure(100)
     assert schedule.due_at_ms() == 300
+    for _ in range(3):
+        now_ms = schedule.due_at_ms()
+        schedule.begin_request(now_ms)
+        schedule.on_failure(now_ms)
+    assert schedule.due_at_ms() == now_ms + 1600
 
 
 def test_response_with_stale_partitions_is_requested_again():
