@@ -169,6 +169,28 @@ def test_renamed_directory_keeps_files_after_crash() -> None:
     assert files.list_names("/new") == ["file"]
 
 
+def test_directory_made_under_the_name_of_a_renamed_one_keeps_its_files() -> None:
+    for seed in range(30):
+        files = MemoryFileSystem()
+        files.make_directories("/d")
+        files.write_whole("/d/old", b"old")
+        files.sync_dir("/")
+        files.open("/d/unsynced", create=True)
+        files.rename("/d", "/deleted")
+        files.make_directories("/d")
+        files.write_whole("/d/new", b"new")
+        if seed % 2:
+            files.sync_dir("/")
+        files.crash(SeededEntropy(seed))
+        if "deleted" in files.list_names("/"):
+            assert files.list_names("/deleted") in (["old"], ["old", "unsynced"])
+            assert not files.exists("/d") or files.list_names("/d") == ["new"]
+        else:
+            assert files.list_names("/d") in (["old"], ["old", "unsynced"])
+        if seed % 2:
+            assert files.list_names("/") == ["d", "deleted"]
+
+
 def test_crash_loses_files_of_unsynced_directory() -> None:
     lost = 0
     for seed in range(20):

@@ -16,7 +16,7 @@ import asyncio
 import errno
 import os
 import posixpath
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 from odradek.ports.entropy import Entropy
@@ -166,62 +166,58 @@ class MemoryFileLock:
         self._held.discard(self._path)
 
 
-class _Names:
-    """Directories and the files in them."""
+class _Directory:
+    """Files and directories by their names: now, and after a crash.
 
-    def __init__(self, directories: set[str], files: dict[str, _Inode]) -> None:
-        self.directories = directories
-        self.files = files
+    A directory is known by identity, as on a disk: its path may be that of another one that was renamed, and
+    whose new name is not durable yet.
+    """
 
-    def copy(self) -> _Names:
-        return _Names(set(self.directories), dict(self.files))
+    __slots__ = ("durable", "entries")
 
-    def rename(self, old: str, new: str) -> None:
-        if old in self.files:
-            self.files[new] = self.files.pop(old)
-        inside = f"{old}/"
-        for path in [path for path in self.files if path.startswith(inside)]:
-            self.files[new + path[len(old) :]] = self.files.pop(path)
-        for path in [path for path in self.directories if path == old or path.startswith(inside)]:
-            self.directories.discard(path)
-            self.directories.add(new + path[len(old) :])
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
 
-    def remove(self, path: str) -> None:
-        self.files.pop(path, None)
-        self.directories.discard(path)
+    def files(self) -> Iterator[_Inode]:
+        """Return all files below."""
+        for entry in self.entries.values():
+            if isinstance(entry, _Directory):
+                yield from entry.files()
+            else:
+                yield entry
 
-    def drop_unreachable(self) -> None:
-        for path in sorted(self.directories - {"/"}):
-            if posixpath.dirname(path) not in self.directories:
-                self.directories.discard(path)
-        for path in list(self.files):
-            if posixpath.dirname(path) not in self.directories:
-                del self.files[path]
+    def crash(self, entropy: Entropy) -> None:
+        self.entries = dict(self.durable)
+        for entry in self.entries.values():
+            entry.crash(entropy)
 
 
 class _NameChange:
-    __slots__ = ("apply", "touched")
+    """A create, remove or rename: the entries that it sets together, or removes (None)."""
 
-    def __init__(self, touched: set[str], apply: Callable[[_Names], None]) -> None:
-        self.touched = touched
-        self.apply = apply
+    __slots__ = ("_entries",)
 
-    def apply_to_renamed(self, old: str, new: str) -> None:
-        """Apply to the new name of a directory that was renamed before this change was durable."""
-        inside = {path for path in self.touched if path == old or path.startswith(f"{old}/")}
-        if inside:
-            self.touched = self.touched | {new + path[len(old) :] for path in inside}
-            apply = self.apply
+    def __init__(self, *entries: tuple[_Directory, str, _Inode | _Directory | None]) -> None:
+        self._entries = entries
 
-            def apply_renamed(names: _Names) -> None:
-                is_renamed = new in names.directories and old not in names.directories
-                if is_renamed:
-                    names.rename(new, old)
-                apply(names)
-                if is_renamed:
-                    names.rename(old, new)
+    def touches(self, directory: _Directory) -> bool:
+        return any(touched is directory for touched, _, _ in self._entries)
 
-            self.apply = apply_renamed
+    def apply(self) -> None:
+        for directory, name, entry in self._entries:
+            _set_entry(directory.entries, name, entry)
+
+    def make_durable(self) -> None:
+        for directory, name, entry in self._entries:
+            _set_entry(directory.durable, name, entry)
+
+
+def _set_entry(entries: dict[str, _Inode | _Directory], name: str, entry: _Inode | _Directory | None) -> None:
+    if entry is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = entry
 
 
 class MemoryFileSystem:
@@ -234,8 +230,7 @@ class MemoryFileSystem:
         """Duration of the next work that is offloaded; None on a disk that takes no time."""
         self._is_offloaded = False
         self._now_ms = now_ms
-        self._names = _Names({"/"}, {})
-        self._durable_names = self._names.copy()
+        self._root = _Directory()
         self._journal: list[_NameChange] = []
         self._locked: set[str] = set()
         self._write_failure: tuple[int, int, str] | None = None
@@ -248,12 +243,9 @@ class MemoryFileSystem:
         self.crashes += 1
         kept = entropy.below(len(self._journal) + 1)
         for change in self._journal[:kept]:
-            change.apply(self._durable_names)
+            change.make_durable()
         self._journal.clear()
-        self._durable_names.drop_unreachable()
-        for inode in self._durable_names.files.values():
-            inode.crash(entropy)
-        self._names = self._durable_names.copy()
+        self._root.crash(entropy)
         self._locked.clear()
 
     def end_process(self) -> None:
@@ -303,17 +295,12 @@ class MemoryFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> MemoryFile:
         path = _absolute(path)
-        if path in self._names.directories and writable:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if create and path not in self._names.files:
-            self._require_directory(posixpath.dirname(path))
-            inode = _Inode(self._now_ms())
-            self._change({posixpath.dirname(path)}, lambda names: names.files.__setitem__(path, inode))
+        if create and self._find(path) is None:
+            self._change((*self._place(path), _Inode(self._now_ms())))
         return MemoryFile(self, path, self._file(path), writable)
 
     def exists(self, path: str) -> bool:
-        path = _absolute(path)
-        return path in self._names.files or path in self._names.directories
+        return self._find(path) is not None
 
     def size_of(self, path: str) -> int:
         return len(self._file(path).data)
@@ -325,21 +312,14 @@ class MemoryFileSystem:
         self._file(path).modified_ms = modified_ms
 
     def list_names(self, path: str) -> list[str]:
-        path = _absolute(path)
-        self._require_directory(path)
-        entries = [*self._names.files, *self._names.directories]
-        return sorted(
-            posixpath.basename(entry) for entry in entries if entry != "/" and _parent(entry) == path
-        )
+        return sorted(self._directory(path).entries)
 
     def list_files(self, path: str) -> dict[str, int]:
-        path = _absolute(path)
-        self._require_directory(path)
-        files = self._names.files.items()
-        return {posixpath.basename(file): len(inode.data) for file, inode in files if _parent(file) == path}
+        entries = self._directory(path).entries.items()
+        return {name: len(inode.data) for name, inode in entries if isinstance(inode, _Inode)}
 
     def is_directory(self, path: str) -> bool:
-        return _absolute(path) in self._names.directories
+        return isinstance(self._find(path), _Directory)
 
     def absolute(self, path: str) -> str:
         return _absolute(path)
@@ -347,54 +327,47 @@ class MemoryFileSystem:
     def space(self, path: str) -> Space:
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        used = sum(len(inode.data) for inode in self._names.files.values())
+        used = sum(len(inode.data) for inode in self._root.files())
         return Space(DISK_BYTES, DISK_BYTES - used)
 
     def make_directories(self, path: str) -> None:
         path = _absolute(path)
-        if path in self._names.files:
+        existing = self._find(path)
+        if isinstance(existing, _Inode):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if path not in self._names.directories:
+        if existing is None:
             self.make_directories(posixpath.dirname(path))
-            self._change({posixpath.dirname(path)}, lambda names: names.directories.add(path))
+            self._change((*self._place(path), _Directory()))
 
     def rename(self, old: str, new: str) -> None:
-        old, new = _absolute(old), _absolute(new)
-        if not self.exists(old):
+        entry = self._find(old)
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-        self._require_directory(posixpath.dirname(new))
-        if new in self._names.directories and self.list_names(new):
+        place, replaced = self._place(new), self._find(new)
+        if isinstance(replaced, _Directory) and replaced.entries:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
-        touched = {posixpath.dirname(old), posixpath.dirname(new)}
-        if old in self._names.directories:
-            for change in self._journal:
-                change.apply_to_renamed(old, new)
-        self._change(touched, lambda names: names.rename(old, new))
+        self._change((*self._place(old), None), (*place, entry))
 
     def remove(self, path: str) -> None:
-        path = _absolute(path)
         self._file(path)
-        self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
+        self._change((*self._place(path), None))
 
     def remove_tree(self, path: str) -> None:
-        path = _absolute(path)
-        self._require_directory(path)
         for name in self.list_names(path):
             inside = posixpath.join(path, name)
             if self.is_directory(inside):
                 self.remove_tree(inside)
             else:
                 self.remove(inside)
-        self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
+        self._change((*self._place(path), None))
 
     def sync_dir(self, path: str) -> None:
-        path = _absolute(path)
-        self._require_directory(path)
-        self.refuse_sync(path)
+        directory = self._directory(path)
+        self.refuse_sync(_absolute(path))
         remaining = []
         for change in self._journal:
-            if path in change.touched:
-                change.apply(self._durable_names)
+            if change.touches(directory):
+                change.make_durable()
             else:
                 remaining.append(change)
         self._journal = remaining
@@ -437,29 +410,39 @@ class MemoryFileSystem:
         finally:
             self._is_offloaded = False
 
-    def _change(self, touched: set[str], apply: Callable[[_Names], None]) -> None:
-        apply(self._names)
-        self._journal.append(_NameChange(touched, apply))
+    def _change(self, *entries: tuple[_Directory, str, _Inode | _Directory | None]) -> None:
+        change = _NameChange(*entries)
+        change.apply()
+        self._journal.append(change)
+
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        entry: _Inode | _Directory | None = self._root
+        for name in _absolute(path).split("/"):
+            if name:
+                entry = entry.entries.get(name) if isinstance(entry, _Directory) else None
+        return entry
+
+    def _place(self, path: str) -> tuple[_Directory, str]:
+        """Return the directory of a path, and the name in it."""
+        parent, name = posixpath.split(_absolute(path))
+        return self._directory(parent), name
 
     def _file(self, path: str) -> _Inode:
-        path = _absolute(path)
-        if path in self._names.directories:
+        entry = self._find(path)
+        if isinstance(entry, _Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if path not in self._names.files:
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self._names.files[path]
+        return entry
 
-    def _require_directory(self, path: str) -> None:
-        if path in self._names.files:
+    def _directory(self, path: str) -> _Directory:
+        entry = self._find(path)
+        if isinstance(entry, _Inode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        if path not in self._names.directories:
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return entry
 
 
 def _absolute(path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path))
-
-
-def _parent(path: str) -> str:
-    """Return the directory of an absolute path; faster than ``posixpath.dirname``."""
-    return path[: path.rindex("/")] or "/"
