@@ -50,6 +50,7 @@ class ReplicaFetcherManager:
         self._fetchers: dict[_FetcherKey, Fetcher] = {}
         self._assigned: dict[TopicPartition, tuple[_FetcherKey, TopicId]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     # Partitions.
 
@@ -60,6 +61,8 @@ class ReplicaFetcherManager:
 
         A partition that is already fetched with the same ``Follower`` goes on, with its new topic id.
         """
+        if self._is_closed:
+            return
         count = max(self._settings().fetcher_count, 1)
         for partition, follower in partitions.items():
             key = _FetcherKey(follower.leader_id, fetcher_number(partition, count))
@@ -133,7 +136,12 @@ class ReplicaFetcherManager:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Stop all fetchers."""
+        """Stop all fetchers, and start none any more.
+
+        A LeaderAndIsr request of a controller on this broker may still be applied: a fetcher that it started
+        would append to logs that are being closed.
+        """
+        self._is_closed = True
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._assigned.clear()

@@ -92,6 +92,20 @@ def test_close_ends_all_fetchers(run: Run) -> None:
     run(body)
 
 
+def test_nothing_is_fetched_after_close(run: Run) -> None:
+    async def body(fixture: Any) -> None:
+        leader, log = new_log(), new_log()
+        append(leader, 0)
+        fixture.leader.lead(leader)
+        await fixture.manager.close()
+        fixture.follow(log)
+        await fixture.wait_ms(5000)
+        assert not fixture.requests.channels
+        assert log.log_end_offset == 0
+
+    run(body)
+
+
 def test_close_right_after_a_removal(run: Run) -> None:
     async def body(fixture: Any) -> None:
         fixture.leader.is_reachable = False
