@@ -39,6 +39,7 @@ from odradek.store.controller_requests import (
 from odradek.store.layout import znode_paths
 from odradek.store.layout.znodes import TopicAssignment, decode_config
 from odradek.store.partition_states import (
+    Outcome,
     VersionedLeaderAndIsr,
     create_partition_states,
     read_partition_states,
@@ -131,8 +132,11 @@ class StoreActions:
             for p, w in action.writes.items()
             if w.expected_version != NO_VERSION
         }
-        outcomes = await create_partition_states(self._store, new_states, self._fence)
-        outcomes |= await write_partition_states(self._store, changed_states, self._fence)
+        outcomes: dict[TopicPartition, Outcome] = {}
+        if new_states:
+            outcomes |= await create_partition_states(self._store, new_states, self._fence)
+        if changed_states:
+            outcomes |= await write_partition_states(self._store, changed_states, self._fence)
         written: dict[TopicPartition, VersionedLeaderAndIsr] = {}
         conflicts: list[TopicPartition] = []
         failed: dict[TopicPartition, StoreError] = {}

@@ -80,16 +80,21 @@ def decide(
 def _write(
     context: ControllerContext, writes: dict[TopicPartition, PartitionStateWrite]
 ) -> Steps[dict[TopicPartition, VersionedLeaderAndIsr | ErrorCode]]:
-    """Write the changes. A state that another broker has written meanwhile is read again."""
+    """Write the changes, and read states again that conflict.
+
+    Another broker may have written such a state meanwhile, or this controller itself: a write whose response
+    was lost is repeated. The leader must learn that its change is stored, or it waits for a new epoch.
+    """
     outcome: WriteOutcome = yield WritePartitionStates(writes)
     context.partitions.update(outcome.written)
     log_failures(outcome)
     yield from read_again(context, outcome.conflicts)
-    return {
-        **outcome.written,
-        **dict.fromkeys(outcome.conflicts, ErrorCode.INVALID_UPDATE_VERSION),
-        **dict.fromkeys(outcome.failed, ErrorCode.UNKNOWN_SERVER_ERROR),
-    }
+    results: dict[TopicPartition, VersionedLeaderAndIsr | ErrorCode] = {**outcome.written}
+    for partition in outcome.conflicts:
+        stored = context.partitions.get(partition)
+        is_own = stored is not None and stored.leader_and_isr == writes[partition].leader_and_isr
+        results[partition] = stored if stored is not None and is_own else ErrorCode.INVALID_UPDATE_VERSION
+    return results | dict.fromkeys(outcome.failed, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def on_isr_changes_notified(context: ControllerContext, event: IsrChangesNotified) -> Steps[None]:

@@ -111,7 +111,10 @@ def _take_offline(
     elections = yield from trigger_online_state_change(context)
     to_delete = [r for r in replicas if context.is_being_deleted(r.partition.topic)]
     others = [r for r in replicas if not context.is_being_deleted(r.partition.topic)]
-    yield from handle_replica_state_changes(context, others, ReplicaState.OFFLINE, failed_in)
+    # A replica whose deletion has not begun, because its broker was shutting down, may lead: not in its
+    # leader epoch again.
+    online = [r for r in to_delete if context.replica_state(r) is ReplicaState.ONLINE]
+    yield from handle_replica_state_changes(context, [*others, *online], ReplicaState.OFFLINE, failed_in)
     yield from topic_deletion.fail_replica_deletion(context, to_delete)
     is_sent = bool(others) or any(not isinstance(r, ElectionFailed) for r in elections.values())
     if not is_sent:

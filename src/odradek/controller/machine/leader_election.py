@@ -127,6 +127,15 @@ def remove_from_isr(
     return _with(leader_and_isr, leader, isr, controller_epoch)
 
 
+def remove_leader(
+    leader_and_isr: LeaderIsrAndControllerEpoch, controller_epoch: int
+) -> LeaderIsrAndControllerEpoch | None:
+    """Start a leader epoch without a leader; None if there is none already. The ISR stays."""
+    if leader_and_isr.leader == NO_LEADER:
+        return None
+    return _with(leader_and_isr, NO_LEADER, leader_and_isr.isr, controller_epoch)
+
+
 def increment_leader_epoch(
     leader_and_isr: LeaderIsrAndControllerEpoch, controller_epoch: int
 ) -> LeaderIsrAndControllerEpoch:

@@ -8,7 +8,7 @@ from odradek.controller.actions import Steps
 from odradek.controller.events import ContextLoaded
 from odradek.controller.machine import topic_deletion
 from odradek.controller.machine.context import ControllerContext
-from odradek.controller.machine.leader_election import elect_after_restart
+from odradek.controller.machine.leader_election import elect_after_restart, remove_leader
 from odradek.controller.machine.partition_state_machine import (
     initialize_partition_states,
     trigger_online_state_change,
@@ -92,16 +92,20 @@ def _fail_replicas(
     removed: Mapping[TopicPartition, Collection[int]],
     restarted: Mapping[TopicPartition, Collection[int]],
 ) -> Steps[None]:
-    """Start new leader epochs, before a restarted broker gets the state of its former life again."""
+    """Start new leader epochs, before a restarted broker gets the state of its former life again.
+
+    Topics that are being deleted get no leader: its log may have been deleted by the former controller.
+    """
 
     def decide(
         partition: TopicPartition, stored: LeaderIsrAndControllerEpoch
     ) -> LeaderIsrAndControllerEpoch | None:
-        live = context.online_replicas_of(partition)
+        if context.is_being_deleted(partition.topic):
+            return remove_leader(stored, context.controller_epoch)
         return elect_after_restart(
             stored,
             context.replicas_of(partition),
-            live,
+            context.online_replicas_of(partition),
             restarted.get(partition, ()),
             context.controller_epoch,
         )
@@ -115,10 +119,14 @@ def _fail_replicas(
 def _delete_replicas(
     context: ControllerContext, removed: Mapping[TopicPartition, Collection[int]]
 ) -> Steps[None]:
-    """Delete removed replicas that have left the ISR: others have all their committed records."""
+    """Delete removed replicas that have left the ISR: others have all their committed records.
+
+    In topics that are being deleted none has to be kept, and nothing else would delete them.
+    """
     batch = RequestBatch(context)
     for partition, broker_ids in removed.items():
-        isr = context.partitions[partition].leader_and_isr.isr
+        is_deleted = context.is_being_deleted(partition.topic)
+        isr = () if is_deleted else context.partitions[partition].leader_and_isr.isr
         left = [broker_id for broker_id in broker_ids if broker_id not in isr]
         batch.add_stop_replica(left, partition, is_delete=True)
     yield from batch.send()
