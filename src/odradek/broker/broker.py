@@ -50,6 +50,7 @@ from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
 from odradek.broker.topics.controller_topic_creation import ControllerTopicCreation
 from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
+from odradek.broker.topics.missed_deletions import MissedDeletions
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.config import availability, derived
 from odradek.config import broker as settings
@@ -107,6 +108,7 @@ class Broker:
         self._membership: Membership | None = None
         self._requests: InterBrokerRequests | None = None
         self._log_dir_notifier: LogDirNotifier | None = None
+        self._missed_deletions: MissedDeletions | None = None
         self._producer_ids: ProducerIdManager | None = None
         self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
@@ -283,6 +285,7 @@ class Broker:
                 requests, lambda: membership.is_controller
             )
             self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
+            self._missed_deletions = factory.make_missed_deletions(replica_manager, membership)
             self._replication = factory.attach_replication(replica_manager, membership, requests)
         socket_server = self._socket_server = SocketServer(
             self.config,
@@ -443,6 +446,8 @@ class Broker:
             await self._requests.close()
         if self._log_dir_notifier is not None:
             await self._log_dir_notifier.stop()
+        if self._missed_deletions is not None:
+            await self._missed_deletions.stop()
         broker_epoch = NO_EPOCH
         if self._membership is not None:
             await self._membership.stop()

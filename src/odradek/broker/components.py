@@ -21,6 +21,7 @@ from odradek.broker.membership import Membership
 from odradek.broker.replication_quotas import ReplicationQuotas
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
+from odradek.broker.topics.missed_deletions import MissedDeletions
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.cluster.metadata_version import MetadataVersion
 from odradek.config import broker as settings
@@ -175,6 +176,17 @@ class ComponentFactory:
             values[settings.REPLICA_FETCH_BACKOFF_MS],
             values[settings.REPLICA_SOCKET_TIMEOUT_MS],
         )
+
+    def make_missed_deletions(
+        self, replica_manager: ReplicaManager, membership: Membership
+    ) -> MissedDeletions:
+        """Let deleted topics leave the metadata cache also if their deletion was not announced."""
+        state_changes = replica_manager.state_changes
+        missed_deletions = MissedDeletions(
+            membership, self.metadata_cache, state_changes, self.environment.clock
+        )
+        state_changes.metadata_observers.append(missed_deletions.on_metadata_change)
+        return missed_deletions
 
     def make_group_coordinator(self, replica_manager: ReplicaManager) -> GroupCoordinator:
         group_coordinator = GroupCoordinator(

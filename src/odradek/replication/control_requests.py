@@ -39,14 +39,23 @@ class ControlResult(NamedTuple):
     partition_errors: dict[TopicPartition, ErrorCode]
 
 
+class MetadataSource(NamedTuple):
+    """Controller of an UpdateMetadata request, and the registration of this broker that it knows."""
+
+    controller_epoch: int
+    broker_epoch: int
+
+
 class MetadataChange(NamedTuple):
-    """Result of an UpdateMetadata request."""
+    """Result of an UpdateMetadata request, or the removal of topics whose deletion was missed."""
 
     error: ErrorCode
     topics: Sequence[str] = ()
     """Topics that were added, changed or deleted."""
     deleted_topics: Sequence[str] = ()
     deleted_partitions: Sequence[TopicPartition] = ()
+    source: MetadataSource | None = None
+    """None if no request has changed the metadata."""
 
 
 def requested_roles(request: LeaderAndIsrRequest) -> Iterator[RequestedRole]:

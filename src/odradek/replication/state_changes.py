@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from odradek.cluster.metadata_cache import MetadataCache
+from odradek.cluster.metadata_cache import MetadataCache, MetadataUpdate, TopicMetadata
 from odradek.cluster.metadata_update import convert_update
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -19,6 +19,7 @@ from odradek.model.uuids import uuid_text
 from odradek.replication.control_requests import (
     ControlResult,
     MetadataChange,
+    MetadataSource,
     RequestedRole,
     RequestedStop,
     check_partition_name,
@@ -238,11 +239,51 @@ class StateChanges:
                 return MetadataChange(ErrorCode.STALE_CONTROLLER_EPOCH)
             update, deleted_partitions = convert_update(request, self._metadata_cache)
             topics = self._metadata_cache.apply(update)
+            for topic in topics:
+                self._resign_reassigned(topic)
             deleted_topics = [topic for topic in topics if self._metadata_cache.topic(topic) is None]
-            change = MetadataChange(ErrorCode.NONE, topics, deleted_topics, deleted_partitions)
-            for observer in self.metadata_observers:
-                observer(change)
+            source = MetadataSource(request.controller_epoch, request.broker_epoch)
+            change = MetadataChange(ErrorCode.NONE, topics, deleted_topics, deleted_partitions, source)
+            self._report_metadata_change(change)
             return change
+
+    def _resign_reassigned(self, topic: str) -> None:
+        """Stop leading partitions that were reassigned away from this broker in a later leader epoch.
+
+        StopReplica comes too, unless the controller fails before: the next one sends it to replicas only.
+        Kafka's broker then leads on for itself. The log stays, as there: no request says to delete it.
+        """
+        metadata = self._metadata_cache.topic(topic)
+        if metadata is None:
+            return
+        for number, partition in self._partitions.by_topic.get(topic, {}).items():
+            known = metadata.partitions.get(number)
+            if (
+                known is not None
+                and partition.is_leader
+                and partition.topic_id == metadata.topic_id
+                and partition.leader_epoch < known.leader_epoch
+                and self._broker_id not in known.replicas
+            ):
+                log.info("reassigned_away", partition=partition.topic_partition, leader=known.leader)
+                partition.delete()
+                self._on_leadership_changed(partition)
+
+    def forget_topics(self, topics: Iterable[TopicMetadata]) -> None:
+        """Remove deleted topics from the metadata cache, except those that a request has changed since."""
+        deleted = [topic for topic in topics if self._metadata_cache.topic(topic.name) is topic]
+        if deleted:
+            names = [topic.name for topic in deleted]
+            log.info("deleted_topics_forgotten", topics=",".join(names))
+            partitions = [
+                TopicPartition(topic.name, number) for topic in deleted for number in topic.partitions
+            ]
+            self._metadata_cache.apply(MetadataUpdate(topics=dict.fromkeys(names)))
+            self._report_metadata_change(MetadataChange(ErrorCode.NONE, names, names, partitions))
+
+    def _report_metadata_change(self, change: MetadataChange) -> None:
+        for observer in self.metadata_observers:
+            observer(change)
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResult:
         """Apply a StopReplica request: stop fetching, and delete logs where it says so.

@@ -17,6 +17,7 @@ from odradek.store.layout import znode_paths
 from odradek.store.layout.znodes import TopicAssignment, decode_topic, encode_topic
 from odradek.store.port import (
     MATCH_ANY_VERSION,
+    CheckOp,
     CreateOp,
     DeleteOp,
     NodeExists,
@@ -59,6 +60,22 @@ async def read_topics(
         for name, node in zip(requested, nodes, strict=True)
         if node is not None
     }
+
+
+async def read_topic_names(store: Store) -> set[str]:
+    """Return the names of all topics."""
+    try:
+        return set(await store.children(znode_paths.TOPICS))
+    except NoNode:
+        return set()
+
+
+async def catch_up(store: Store) -> None:
+    """Wait until reads of topics and marks show what other sessions have written before this call.
+
+    A ZooKeeper server may be behind others; only a write is ordered after theirs, and a check counts as one.
+    """
+    await store.multi([CheckOp(znode_paths.TOPICS)])
 
 
 async def create_topic(

@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica on a replica manager: epochs, topic ids, roles, fetchers, waiting requests."""
+"""Requests of the controller on a replica manager: epochs, topic ids, roles, fetchers, waiting requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUME
 from odradek.replication.reads.offset_lookup import find_offset_by_timestamp, find_special_offset
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
-from odradek.wire.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = b"t" * 16
@@ -316,6 +321,51 @@ def test_new_leader_commits_its_unflushed_records_after_a_flush(run_scenario, le
         await fixture.replicas.drain_flushes()
         assert (partition.log.recovery_point, partition.high_watermark) == (2, 2)
         assert not partition.is_flush_pending
+
+    run_scenario(scenario)
+
+
+# UpdateMetadata of a partition that was reassigned.
+
+
+def reassigned(replicas: list[int], leader_epoch: int, topic_id: bytes = TOPIC_ID) -> UpdateMetadataRequest:
+    state = UpdateMetadataPartitionState(
+        partition_index=0, leader=2, leader_epoch=leader_epoch, isr=[2, 3], replicas=replicas
+    )
+    return UpdateMetadataRequest(
+        controller_epoch=1, topic_states=[UpdateMetadataTopicState(ORDERS.topic, topic_id, [state])]
+    )
+
+
+def test_leader_that_was_reassigned_away_without_stop_replica_resigns(run_scenario, leader_and_isr):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=5, isr=(1, 2)))
+        responses: list[str] = []
+        delayed = DelayedFetch(lambda: not partition.is_leader, lambda: responses.append("fetch"))
+        fixture.replicas.delay_fetch(delayed, [partition], 60_000)
+        await fixture.replicas.update_metadata(reassigned([2, 3], leader_epoch=6))
+        assert (partition.is_leader, partition.leader_state, responses) == (False, None, ["fetch"])
+        assert fixture.directory.get(ORDERS) is not None
+        await fixture.send_leader_and_isr({ORDERS: leader_and_isr(leader_epoch=7, isr=(1, 2))})
+        assert partition.is_leader, "reassigned back"
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        reassigned([2, 3], leader_epoch=5),
+        reassigned([1, 2, 3], leader_epoch=6),
+        reassigned([2, 3], leader_epoch=6, topic_id=b"o" * 16),
+    ],
+    ids=["same epoch", "still a replica", "another topic"],
+)
+def test_leader_that_may_still_be_one_does_not_resign(run_scenario, leader_and_isr, update):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=5, isr=(1, 2)))
+        await fixture.replicas.update_metadata(update)
+        assert partition.is_leader
 
     run_scenario(scenario)
 

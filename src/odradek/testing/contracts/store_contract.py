@@ -275,6 +275,17 @@ class StoreContract(StoreWatchContract):
         assert (await store.get("/a"))[0] == b"3"
 
     @scenario
+    async def test_reads_after_a_multi_of_checks_alone_show_writes_of_others(
+        self, fixture: StoreFixture
+    ) -> None:
+        writer, reader = await fixture.connect(), await fixture.connect()
+        await writer.create("/a")
+        assert await reader.multi([CheckOp("/a")]) == [None]
+        assert "a" in await reader.children("/")
+        with raises(BadVersion, "/a", op_index=0):
+            await reader.multi([CheckOp("/a", 7)])
+
+    @scenario
     async def test_data_above_one_mebibyte_is_rejected(self, fixture: StoreFixture) -> None:
         store = await fixture.connect()
         await store.create("/a", b"x" * 1_000_000)
