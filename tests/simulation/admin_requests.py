@@ -75,10 +75,10 @@ class Admin:
             return _name(None if response is None else response.error_code)
         return _name(response.responses[0].partitions[0].error_code)
 
-    async def elect_preferred(self) -> str:
-        """Elect the preferred leaders of all partitions."""
+    async def elect_preferred(self, broker_id: int | None = None) -> str:
+        """Elect the preferred leaders of all partitions, by a broker that may have been the controller."""
         request = ElectLeadersRequest(PREFERRED, None, TIMEOUT_MS)
-        response = await self._request(ELECT_LEADERS, 2, request)
+        response = await self._request(ELECT_LEADERS, 2, request, broker_id)
         return _name(None if response is None else response.error_code)
 
     # Requests in the store.
@@ -115,10 +115,12 @@ class Admin:
 
     # The controller.
 
-    async def _request(self, api_key: int, version: int, message: object) -> Any:
-        """Send a request to the controller; return the response, or None if it was lost."""
+    async def _request(
+        self, api_key: int, version: int, message: object, broker_id: int | None = None
+    ) -> Any:
+        """Send a request to a broker or the controller; return the response, or None if it was lost."""
         with suppress(*FAILURES):
-            controller_id = await self._controller_id()
+            controller_id = await self._controller_id() if broker_id is None else broker_id
             if controller_id in self._cluster.brokers:
                 return await self._client.request(controller_id, api_key, version, message)
         return None

@@ -7,6 +7,7 @@ import errno
 from collections.abc import Coroutine, Sequence
 
 from tests.simulation.admin_requests import Admin
+from tests.simulation.controller_storms import ControllerStorms
 from tests.simulation.faults import SESSION_TIMEOUT_S, BrokerFaults, Fault
 
 from odradek.model.errors import BrokerError, ConfigError
@@ -18,6 +19,7 @@ from odradek.testing.cluster import SimulatedBroker
 from odradek.testing.own_controller.cluster import OwnControllerCluster
 
 START_ATTEMPTS = 20
+STORM_WEIGHT = 8
 PARTITIONS_MAX = 4
 AWAY_MAX_MS = 12_000
 """Twice the session timeout."""
@@ -66,6 +68,17 @@ class ControllerFaults(BrokerFaults):
             self._elect_preferred,
             self._elect_preferred_by_node,
         ]
+        self._storms = ControllerStorms(
+            cluster,
+            entropy,
+            self._admin,
+            self._record,
+            self._kill_and_restart,
+            self._start,
+            self._of_admin,
+            recreated,
+            power_failures=power_failures,
+        )
         self._faults = [
             *self._of_controller,
             *self._of_admin,
@@ -78,19 +91,46 @@ class ControllerFaults(BrokerFaults):
             self._lose_store_everywhere,
             self._fail_directory,
             *[self._interrupt] * 8,
+            *[self._storms.run] * STORM_WEIGHT,
         ]
 
-    async def repair(self) -> None:
+    async def repair_all_but_dead(self) -> None:
+        """End all faults, but start no broker: some are down, and their sessions have expired."""
+        self._record("repair all but dead brokers")
+        self._may_restart.clear()
+        self._repair_links()
+        for broker in self._own.brokers.values():
+            if not broker.is_running:
+                await broker.expire_session()
+
+    def live_brokers(self) -> set[int]:
+        """Return the brokers that run and can use their disks."""
+        return {b.broker_id for b in self._own.running() if not self._has_failing_directory(b)}
+
+    def _repair_links(self) -> None:
+        super()._repair_links()
         for link in self._own.links.values():
+            link.catch_up()
             if not link.is_up:
                 link.reconnect()
+
+    async def run_last(self) -> None:
+        """Let the controller fail once more, in a healthy cluster."""
+        description = await self._storms.run_last(self._reassign)
+        self._record(f"last: {description}")
+        await self._drain()
+
+    async def repair(self) -> None:
         await super().repair()
-        if self._background:
-            await asyncio.gather(*self._background)
+        await self._drain()
         for broker in self._own.brokers.values():
             if self._has_failing_directory(broker):
                 await broker.stop()
                 await self._start(broker)
+
+    async def _drain(self) -> None:
+        if self._background:
+            await asyncio.gather(*self._background)
 
     def _has_failing_directory(self, broker: SimulatedBroker) -> bool:
         return self._with_failed_directory.get(broker.broker_id) == broker.incarnation

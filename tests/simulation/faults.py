@@ -29,6 +29,8 @@ class BrokerFaults:
         self._entropy = entropy
         self._power_failures = power_failures
         self._restarts: set[asyncio.Task[None]] = set()
+        self._may_restart = asyncio.Event()
+        self._may_restart.set()
         self._faults: Sequence[Fault] = ()
         self.history: list[str] = []
 
@@ -43,15 +45,19 @@ class BrokerFaults:
     async def repair(self) -> None:
         """End all faults and start all brokers."""
         self._record("repair")
-        self._cluster.network.heal()
-        for broker in self._cluster.brokers.values():
-            if broker.is_paused:
-                broker.resume()
+        self._repair_links()
+        self._may_restart.set()
         if self._restarts:
             await asyncio.gather(*self._restarts)
         for broker in self._cluster.brokers.values():
             if not broker.is_running:
                 await broker.start()
+
+    def _repair_links(self) -> None:
+        self._cluster.network.heal()
+        for broker in self._cluster.brokers.values():
+            if broker.is_paused:
+                broker.resume()
 
     def _record(self, description: str) -> None:
         self.history.append(f"{self._cluster.clock.monotonic_ms():>7} {description}")
@@ -101,6 +107,7 @@ class BrokerFaults:
             await broker.expire_session()
         # At once in half of the cases: the controller may then see the old and the new session in one change.
         await asyncio.sleep(self._entropy.below(8_000) / 1000 if self._entropy.below(2) else 0)
+        await self._may_restart.wait()
         if not broker.is_running:
             await self._start(broker)
 

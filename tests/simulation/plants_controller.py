@@ -14,8 +14,8 @@ CONTROLLER_PLANTS: Final = [
     SimulationPlant(
         "write partition states without a fence",
         f"{CONTROLLER}/store_actions.py",
-        "await write_partition_states(self._store, changed_states, self._fence)",
-        "await write_partition_states(self._store, changed_states, None)",
+        "outcomes |= await write_partition_states(self._store, changed_states, self._fence)",
+        "outcomes |= await write_partition_states(self._store, changed_states, None)",
     ),
     SimulationPlant(
         "keep the leader epoch when a broker bounces",
@@ -97,12 +97,6 @@ CONTROLLER_PLANTS: Final = [
         "            if broker is None:\n",
     ),
     SimulationPlant(
-        "accept StopReplica of a former controller",
-        "odradek/replication/state_changes.py",
-        "                return ControlResult(ErrorCode.STALE_CONTROLLER_EPOCH, {})\n            errors: dict[TopicPartition, ErrorCode] = {}\n            accepted = []\n",
-        "                pass\n            errors: dict[TopicPartition, ErrorCode] = {}\n            accepted = []\n",
-    ),
-    SimulationPlant(
         "complete a reassignment before its target is in sync",
         f"{MACHINE}/reassignment.py",
         "    return set(target) <= set(stored.leader_and_isr.isr) and any(\n",
@@ -161,6 +155,13 @@ CONTROLLER_PLANTS: Final = [
         f"{MACHINE}/alter_partition.py",
         "        return ErrorCode.FENCED_LEADER_EPOCH\n",
         "        pass\n",
+        (
+            Edit(
+                f"{MACHINE}/alter_partition.py",
+                "        return ErrorCode.INVALID_UPDATE_VERSION\n",
+                "        pass\n",
+            ),
+        ),
     ),
     SimulationPlant(
         "do not read a conflict again",

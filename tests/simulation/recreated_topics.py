@@ -27,7 +27,7 @@ from odradek.testing.clock import WALL_START_MS
 from odradek.testing.invariants import Violation
 from odradek.testing.own_controller.cluster import OwnControllerCluster
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 FETCH_BY_ID_VERSION = 13
@@ -60,14 +60,14 @@ class RecreatedTopicsClient:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         response: Any = await self._client.request(broker_id, METADATA, METADATA_VERSION, request)
         topic = response.topics[0]
-        led = [p for p in topic.partitions if not p.error_code and p.leader_id in self._cluster.brokers]
+        led = self._client.known_leaders(topic)
         if topic.error_code or not led:
             return
         partition = led[self._entropy.below(len(led))]
         if self._entropy.below(2):
             await self._produce(name, topic.topic_id, partition.partition_index, partition.leader_id)
         else:
-            await self._read(name, topic.topic_id, partition.partition_index, partition.leader_id)
+            await self._read(name, topic.topic_id, partition)
 
     def _stored_id(self, name: str) -> TopicId | None:
         topic = self._cluster.observer.topics.get(name)
@@ -92,7 +92,8 @@ class RecreatedTopicsClient:
             self._cluster.checker.on_acknowledged(key, result.base_offset, [value])
             self._note(name, value, topic_id)
 
-    async def _read(self, name: str, topic_id: TopicId, partition: int, leader: int) -> None:
+    async def _read(self, name: str, topic_id: TopicId, metadata: MetadataResponsePartition) -> None:
+        partition = metadata.partition_index
         position = self._positions.get((topic_id, partition), 0)
         request = FetchRequest(
             replica_id=-1,
@@ -108,7 +109,7 @@ class RecreatedTopicsClient:
                     partitions=[
                         FetchPartition(
                             partition=partition,
-                            current_leader_epoch=-1,
+                            current_leader_epoch=metadata.leader_epoch,
                             fetch_offset=position,
                             last_fetched_epoch=-1,
                             log_start_offset=-1,
@@ -118,7 +119,7 @@ class RecreatedTopicsClient:
                 )
             ],
         )
-        response: Any = await self._client.request(leader, FETCH, FETCH_BY_ID_VERSION, request)
+        response: Any = await self._client.request(metadata.leader_id, FETCH, FETCH_BY_ID_VERSION, request)
         if response.error_code or not response.responses:
             return
         result = response.responses[0].partitions[0]

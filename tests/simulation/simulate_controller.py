@@ -31,10 +31,10 @@ from odradek.testing.own_controller.cluster import OwnControllerCluster
 
 FAULTS = 15
 BROKERS = 4
+AVAILABLE_S = 20.0
+"""Time until there are leaders after the last fault: sessions are renewed, and a controller is elected."""
 UNCLEAN_SEEDS = 10
 """One of so many seeds has unclean elections."""
-METADATA_MAX_AGE_S = 30.0
-"""Only new metadata leads away from a broker that was reassigned away and missed StopReplica, as in Kafka."""
 RECREATED = ("recreated-0", "recreated-1")
 SETTINGS = {
     "log.dirs": f"{DIRECTORY},{DIRECTORY}-2",
@@ -47,18 +47,26 @@ SETTINGS = {
 
 def simulate_controller(seed: int, brokers: int = BROKERS, faults: int = FAULTS) -> Result:
     """Run one simulation; raise ``SimulationFailed`` if an invariant is violated."""
+    results: list[Result] = []
+
+    async def run() -> None:
+        results.append(await ControllerSimulation(seed, brokers, faults).run())
+
     with less_overhead():
         try:
-            return run_virtually(lambda: ControllerSimulation(seed, brokers, faults).run())
+            run_virtually(run)
         except Deadlock as deadlock:
-            # Tasks that a dead process has started cannot end after a failure.
+            # A task that a process has started while it was killed cannot end, and the loop cannot be closed.
             if isinstance(deadlock.__context__, SimulationFailed):
                 raise deadlock.__context__ from None
-            raise
+            if not results:
+                raise
+    return results[0]
 
 
 class ControllerSimulation(Simulation):
     _cluster: OwnControllerCluster
+    _faults: ControllerFaults
 
     @property
     def _is_unclean(self) -> bool:
@@ -89,10 +97,15 @@ class ControllerSimulation(Simulation):
         await self._create_topic()
         producers = self._start_clients()
         await self._faults.run(self._fault_count)
+        if self._entropy.below(3) == 0:
+            await self._faults.repair_all_but_dead()
+            await self._wait_for_leaders()
         if self._entropy.below(2):
             for client in producers:
                 client.cancel()
         await self._faults.repair()
+        await self._recover()
+        await self._faults.run_last()
         await self._recover()
         self._follow_growth()
         await self._produce_to_all(self._partitions)
@@ -164,9 +177,7 @@ class ControllerSimulation(Simulation):
                 if self._is_unclean:
                     continue
                 entropy = self._draw_entropy()
-                consumer = Consumer(
-                    self._cluster, partition, entropy, number, self._key_of, METADATA_MAX_AGE_S
-                )
+                consumer = Consumer(self._cluster, partition, entropy, number, self._key_of)
                 self._consumers.append(consumer)
                 self._start_client(consumer.run)
 
@@ -174,6 +185,26 @@ class ControllerSimulation(Simulation):
         return self._cluster.observer.key(*partition)
 
     # Recovery.
+
+    async def _wait_for_leaders(self) -> None:
+        """Every partition with a live in-sync replica has a live leader soon, although brokers are down."""
+        deadline = asyncio.get_running_loop().time() + AVAILABLE_S
+        while (unavailable := self._unavailable_partition()) is not None:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Violation("unavailable", f"{unavailable} after {AVAILABLE_S} s")
+            await asyncio.sleep(0.1)
+
+    def _unavailable_partition(self) -> str | None:
+        live = self._faults.live_brokers()
+        running = {broker.broker_id for broker in self._cluster.running()}
+        observer = self._cluster.observer
+        for partition in self._cluster.assignments():
+            state = observer.states.get(partition)
+            if partition.topic in observer.marked or state is None:
+                continue
+            if state.leader not in running and live.intersection(state.isr):
+                return f"{partition}: {state}, live {sorted(live)}"
+        return None
 
     async def _recover(self) -> None:
         deadline = asyncio.get_running_loop().time() + RECOVERY_S
@@ -191,6 +222,8 @@ class ControllerSimulation(Simulation):
         marks = nodes.names_under(znode_paths.DELETE_TOPICS)
         if cluster.controller() is None:
             problems["no-controller"] = "no broker is the controller"
+        elif (unaware := self._unaware_of_controller()) is not None:
+            problems["no-controller"] = f"broker {unaware} has not heard of the controller"
         if marks:
             problems["deletion-stuck"] = f"marks {sorted(marks)}"
         for path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION):
@@ -226,6 +259,15 @@ class ControllerSimulation(Simulation):
             assert broker.broker is not None
             cached = broker.broker.metadata_cache.partition(*partition)
             if cached is None or (cached.leader, cached.leader_epoch) != (leader, leader_epoch):
+                return broker.broker_id
+        return None
+
+    def _unaware_of_controller(self) -> int | None:
+        """Return a broker to which the elected controller has sent nothing."""
+        controller_id = self._cluster.controller_id()
+        for broker in self._cluster.brokers.values():
+            assert broker.broker is not None
+            if broker.broker.metadata_cache.controller_id != controller_id:
                 return broker.broker_id
         return None
 

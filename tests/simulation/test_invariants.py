@@ -12,7 +12,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
 from odradek.replication.partition import Partition
 from odradek.testing.controller.state import PartitionState
-from odradek.testing.invariants import Incarnation, InvariantChecker, Violation
+from odradek.testing.invariants import Incarnation, InvariantChecker, UncleanChecker, Violation
 
 PARTITION = TopicPartition("events", 0)
 
@@ -64,10 +64,16 @@ class Replica:
 class Cluster:
     """Replicas by broker, checked together."""
 
-    def __init__(self, *replicas: Replica, stored: PartitionState | None = None, min_isr: int = 1) -> None:
+    def __init__(
+        self,
+        *replicas: Replica,
+        stored: PartitionState | None = None,
+        min_isr: int = 1,
+        kind: type[InvariantChecker] = InvariantChecker,
+    ) -> None:
         self.replicas = list(replicas)
         self.incarnation = 1
-        self.checker = InvariantChecker(self._incarnations, lambda partition: stored, lambda _: min_isr)
+        self.checker = kind(self._incarnations, lambda partition: stored, lambda _: min_isr)
 
     def _incarnations(self) -> list[Incarnation]:
         return [
@@ -119,6 +125,30 @@ def test_high_watermark_may_go_back_in_a_new_epoch():
     cluster.checker.check()
     replica.log.high_watermark, replica.leader_epoch = 1, 1
     assert cluster.violation() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(InvariantChecker, "high-watermark-went-back"), (UncleanChecker, None)]
+)
+def test_follower_that_truncates_below_its_high_watermark(kind, name):
+    replica = Replica(log(A, B, high_watermark=2))
+    cluster = Cluster(replica, kind=kind)
+    assert cluster.violation() is None
+    replica.log = log(A, high_watermark=1)
+    assert cluster.violation() == name
+
+
+@pytest.mark.parametrize(
+    ("leads", "values", "high_watermark"),
+    [(True, [A], 1), (False, [A, B], 1), (False, [A], 0)],
+    ids=["leader", "not truncated", "below the log end"],
+)
+def test_other_high_watermarks_that_go_back_with_unclean_elections(leads, values, high_watermark):
+    replica = Replica(log(A, B, high_watermark=2), leads=leads)
+    cluster = Cluster(replica, kind=UncleanChecker)
+    assert cluster.violation() is None
+    replica.log = log(*values, high_watermark=high_watermark)
+    assert cluster.violation() == "high-watermark-went-back"
 
 
 def test_two_leaders_in_one_epoch():

@@ -14,7 +14,7 @@ from tests.simulation.simulate import simulate
 from tests.simulation.simulate_controller import simulate_controller
 
 SEEDS = 200
-CONTROLLER_SEEDS = 75
+CONTROLLER_SEEDS = 300
 SEEDS_PER_TEST = 5
 
 

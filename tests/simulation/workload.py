@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode
@@ -16,7 +16,12 @@ from odradek.testing.clock import WALL_START_MS
 from odradek.testing.cluster import PORT, ClusterOfBrokers
 from odradek.testing.invariants import InvariantChecker, Violation
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -34,16 +39,17 @@ FAILURES = (OSError, TimeoutError, ConnectionEnded)
 
 
 class ClusterClient:
-    """Connections to brokers by id, and the leaders that their metadata names."""
+    """Connections to brokers by id, and the leaders that their metadata names.
 
-    def __init__(
-        self, cluster: ClusterOfBrokers, host: str, entropy: Entropy, max_age_s: float | None = None
-    ) -> None:
+    As Kafka's clients, it ignores metadata with an older leader epoch than it has seen: a broker that the
+    controller cannot reach names former leaders, perhaps itself, which lack what was committed since.
+    """
+
+    def __init__(self, cluster: ClusterOfBrokers, host: str, entropy: Entropy) -> None:
         self._cluster = cluster
         self._host = cluster.network.host(host)
         self._entropy = entropy
-        self._max_age_s = max_age_s
-        self._refreshed_at: dict[TopicPartition, float] = {}
+        self._last_seen_epochs: dict[tuple[TopicId, int], int] = {}
         self._connections: dict[int, Client] = {}
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -62,8 +68,7 @@ class ClusterClient:
                 raise
 
     async def leader_of(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return leader and leader epoch, from metadata of any broker that is not too old."""
-        self._forget_if_old(partition)
+        """Return leader and leader epoch, from metadata of any broker."""
         while partition not in self.leaders:
             broker_ids = sorted(self._cluster.brokers)
             broker_id = broker_ids[self._entropy.below(len(broker_ids))]
@@ -77,18 +82,24 @@ class ClusterClient:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         response = await self.request(broker_id, METADATA, METADATA_VERSION, request)
         for metadata in response.topics:  # type: ignore[attr-defined]
-            for entry in metadata.partitions:
-                if entry.error_code == ErrorCode.NONE and entry.leader_id in self._cluster.brokers:
-                    partition = TopicPartition(topic, entry.partition_index)
-                    self.leaders[partition] = (entry.leader_id, entry.leader_epoch)
-                    self._refreshed_at[partition] = asyncio.get_running_loop().time()
+            for entry in self.known_leaders(metadata):
+                partition = TopicPartition(topic, entry.partition_index)
+                self.leaders[partition] = (entry.leader_id, entry.leader_epoch)
 
-    def _forget_if_old(self, partition: TopicPartition) -> None:
-        """Forget a leader, as after ``metadata.max.age.ms``."""
-        if self._max_age_s is None or partition not in self.leaders:
-            return
-        if asyncio.get_running_loop().time() - self._refreshed_at[partition] > self._max_age_s:
-            self.forget_leader(partition)
+    def known_leaders(self, topic: MetadataResponseTopic) -> list[MetadataResponsePartition]:
+        """Return the partitions of a metadata response that have a leader of no outdated epoch."""
+        led = []
+        for entry in topic.partitions:
+            key = topic.topic_id, entry.partition_index
+            is_outdated = entry.leader_epoch < self._last_seen_epochs.get(key, entry.leader_epoch)
+            if (
+                entry.error_code == ErrorCode.NONE
+                and entry.leader_id in self._cluster.brokers
+                and not is_outdated
+            ):
+                self._last_seen_epochs[key] = entry.leader_epoch
+                led.append(entry)
+        return led
 
     def forget_leader(self, partition: TopicPartition) -> None:
         self.leaders.pop(partition, None)
@@ -170,9 +181,8 @@ class Consumer:
         entropy: Entropy,
         number: int,
         key_of: KeyOf = lambda partition: partition,
-        max_age_s: float | None = None,
     ) -> None:
-        self._client = ClusterClient(cluster, f"consumer-{number}", entropy, max_age_s)
+        self._client = ClusterClient(cluster, f"consumer-{number}", entropy)
         self._checker: InvariantChecker = cluster.checker
         self._partition = partition
         self._key_of = key_of

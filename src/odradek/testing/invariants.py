@@ -210,12 +210,20 @@ class InvariantChecker:
                 "high-watermark-beyond-log-end",
                 f"{change.where}: {now.high_watermark} > {now.log_end_offset}",
             )
-        is_same_epoch = before is not None and before.leader_epoch == now.leader_epoch
-        if before is not None and is_same_epoch and now.high_watermark < before.high_watermark:
+        if (
+            before is not None
+            and before.leader_epoch == now.leader_epoch
+            and now.high_watermark < before.high_watermark
+            and not self._may_go_back(before, now)
+        ):
             raise Violation(
                 "high-watermark-went-back",
                 f"{change.where}: {before.high_watermark} to {now.high_watermark}",
             )
+
+    def _may_go_back(self, before: _Seen, now: _Seen) -> bool:
+        """Return whether a high watermark may go back within an epoch."""
+        return False
 
     # Logs.
 
@@ -452,6 +460,13 @@ class UncleanChecker(InvariantChecker):
             self._check_offsets(change)
             if change.now.is_leader and change.has_new_role:
                 self._check_single_leader(change)
+
+    def _may_go_back(self, before: _Seen, now: _Seen) -> bool:
+        """Return whether a follower has truncated committed records that its new leader does not have.
+
+        Its high watermark is then its log end offset, as in Kafka (``UnifiedLog``).
+        """
+        return not now.is_leader and now.high_watermark == now.log_end_offset < before.log_end_offset
 
     def on_acknowledged(self, partition: TopicPartition, offset: int, values: list[bytes]) -> None:
         self.acknowledged_count += len(values)

@@ -3,12 +3,15 @@
 For tests and simulations. A call without a connection waits for it, at most for the session timeout; one in
 flight when the connection breaks fails as ``Unavailable``. Events wait for the connection. The store expires
 a session that has no connection for the session timeout; the session learns it with its next connection.
+
+The server of a session may lag behind the others: calls are executed, but events and responses are late.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from odradek.store.embedded.ensemble import CallSoon, EmbeddedEnsemble
@@ -46,11 +49,13 @@ class LinkedStore:
         self._has_expired = False
         self._waiting: list[asyncio.Future[None]] = []
         self._in_flight: list[asyncio.Future[None]] = []
-        self._unsent_events: list[Callable[[], None]] = []
+        self._unsent_events: list[tuple[Watcher, WatchedEvent]] = []
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._expiry: asyncio.Task[None] | None = None
         self._holds_requests = False
         self._holds_responses = False
+        self._caught_up: asyncio.Future[None] | None = None
+        """While the server lags, completed by ``catch_up``."""
         self.held = asyncio.Event()
 
     # The link
@@ -75,13 +80,25 @@ class LinkedStore:
         self._is_connected = True
         if self._has_expired:
             self._end()
-        events, self._unsent_events = self._unsent_events, []
-        for send in events:
-            self._call_soon(send)
+        self.catch_up()
         waiting, self._waiting = self._waiting, []
         for ready in waiting:
             if not ready.done():
                 ready.set_result(None)
+
+    def lag(self) -> None:
+        """Delay events and responses until ``catch_up`` or a new connection."""
+        if self._caught_up is None:
+            self._caught_up = self._loop.create_future()
+
+    def catch_up(self) -> None:
+        """Send the delayed events, then the responses."""
+        events, self._unsent_events = self._unsent_events, []
+        for watcher, event in events:
+            self._call_soon(partial(self.deliver, watcher, event))
+        caught_up, self._caught_up = self._caught_up, None
+        if caught_up is not None:
+            caught_up.set_result(None)
 
     def hold_requests(self) -> None:
         self._holds_requests = True
@@ -118,6 +135,8 @@ class LinkedStore:
         if self._holds_responses and not lost.done():
             self.held.set()
             await lost
+        if self._caught_up is not None:
+            await asyncio.wait([self._caught_up, lost], return_when=asyncio.FIRST_COMPLETED)
         if lost.done():
             await asyncio.wait([call])
             call.exception()
@@ -142,10 +161,10 @@ class LinkedStore:
         """Call a watcher, once there is a connection."""
         if not self._is_alive:
             return
-        if self._is_connected and not self._holds_responses:
+        if self._is_connected and not self._holds_responses and self._caught_up is None:
             watcher(event)
         else:
-            self._unsent_events.append(lambda: self.deliver(watcher, event))
+            self._unsent_events.append((watcher, event))
 
     # Store
 

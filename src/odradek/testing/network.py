@@ -221,7 +221,9 @@ class MemoryConnection:
             self._read_soon()
 
     def close(self, *, flush: bool = False) -> None:
-        if flush and self._queue and not self._is_closed:
+        # As with a socket, a partition only delays bytes that were sent before the close.
+        is_delayed = self._network.is_blocked(self.host, self.peer_host)
+        if (flush or is_delayed) and self._queue and not self._is_closed:
             self._is_closing = self._is_paused = True
         else:
             self._end(None)

@@ -32,6 +32,15 @@ class StoreLink:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def lag(self) -> None:
+        """Let the events of all sessions be late."""
+        for session in self.sessions:
+            session.lag()
+
+    def catch_up(self) -> None:
+        for session in self.sessions:
+            session.catch_up()
+
     async def wait(self, timeout_s: float) -> None:
         """Wait until the link is up; raises ``Unavailable``."""
         deadline = asyncio.get_running_loop().time() + timeout_s

@@ -84,6 +84,8 @@ class StoreObserver:
         self.controller_epoch = 0
         self.change_count = 0
         """Writes that may have changed ``states_by_key``."""
+        self.on_controller_write: Callable[[], None] | None = None
+        """Called after each write of the controller, before it learns of it."""
         self._controller_session = 0
         self._report = report
         self._has_proposed = has_proposed
@@ -109,6 +111,8 @@ class StoreObserver:
                     self._on_mark(op)
         except Violation as violation:
             self._report(violation)
+        if self.on_controller_write is not None and session_id == self._controller_session:
+            self.on_controller_write()
 
     # Elections.
 
