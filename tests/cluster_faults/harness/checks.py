@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
+from tests.cluster_faults.harness.fault_cluster import FaultCluster
 from tests.mixed.harness.log_files import first_difference, read_batches, read_high_watermark
 
 LEADER_CHANGED = re.compile(
@@ -25,12 +25,13 @@ CONTROLLER_ELECTED = re.compile(r"membership\.controller_elected broker=(\d+) co
 
 
 def check_cluster(
-    cluster: FaultCluster, topic: str, partitions: Iterable[int], replicas: Sequence[int]
+    cluster: FaultCluster, topic: str, partitions: Iterable[int], replicas: Sequence[int] | None = None
 ) -> Iterator[str]:
-    """Yield all violations of a topic's replicas and of all brokers' events."""
+    """Yield all violations of a topic's replicas (default: those assigned) and of all brokers' events."""
     for partition in partitions:
-        yield from check_replicas(cluster, topic, partition, replicas)
-    texts = {broker: cluster.output(broker).read_text(errors="replace") for broker in BROKERS}
+        chosen = cluster.replicas(topic, partition) if replicas is None else replicas
+        yield from check_replicas(cluster, topic, partition, chosen)
+    texts = {broker: cluster.output(broker).read_text(errors="replace") for broker in cluster.started}
     yield from two_leaders_in_epoch(texts)
     yield from two_controllers_in_epoch(texts.values())
     yield from crashes(texts)
@@ -41,7 +42,7 @@ def check_replicas(
 ) -> Iterator[str]:
     leader = cluster.leader(topic, partition)
     high_watermark = read_high_watermark(cluster.address(leader), topic, partition)
-    directories = {broker: cluster.log_dir(broker) / f"{topic}-{partition}" for broker in replicas}
+    directories = {broker: cluster.replica_dir(broker, topic, partition) for broker in replicas}
     yield from differing_replicas(f"{topic}-{partition}", directories, leader, high_watermark)
 
 

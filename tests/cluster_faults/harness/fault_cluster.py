@@ -53,20 +53,24 @@ SETTINGS = {
 
 
 class FaultCluster:
-    """ZooKeeper and brokers 1, 2 and 3. Every fault that is begun is healed by ``restore``."""
+    """ZooKeeper and brokers 1, 2 and 3. Every fault that is begun is healed by ``restore``.
 
-    def __init__(self, home: Path, network: Network) -> None:
+    ``members`` are the brokers that must run; others have an address and may join later.
+    """
+
+    def __init__(self, home: Path, network: Network, brokers: Sequence[int] = BROKERS) -> None:
         self.home = home
+        self.members = list(BROKERS)
         self.network = network
         home.mkdir(parents=True, exist_ok=True)
         is_shared_host = network.host(BROKERS[0]) == network.host(BROKERS[1])
-        self._ports = {broker: free_port() if is_shared_host else PORT for broker in BROKERS}
+        self._ports = {broker: free_port() if is_shared_host else PORT for broker in brokers}
         self._processes: dict[int, ServerProcess] = {}
         self._paused: set[int] = set()
         self._cut_links: set[int] = set()
         self._zookeeper_is_paused = False
         self._zookeeper = self._start_zookeeper()
-        self.links = ZooKeeperLinks(network.zookeeper_host, self._zookeeper.port, BROKERS)
+        self.links = ZooKeeperLinks(network.zookeeper_host, self._zookeeper.port, brokers)
         self.znodes = Znodes(self._zookeeper.connect_string)
 
     def _start_zookeeper(self, port: int = 0) -> LocalZooKeeper:
@@ -83,11 +87,21 @@ class FaultCluster:
         """Brokers that run and are not paused."""
         return [broker for broker in self._processes if broker not in self._paused]
 
+    @property
+    def started(self) -> list[int]:
+        """Brokers that have been started at least once."""
+        return [broker for broker in self._ports if self.output(broker).exists()]
+
     def address(self, broker: int) -> str:
         return f"{self.network.host(broker)}:{self._ports[broker]}"
 
-    def log_dir(self, broker: int) -> Path:
-        return self.home / f"broker-{broker}"
+    def log_dirs(self, broker: int) -> list[Path]:
+        return [self.home / f"broker-{broker}"]
+
+    def replica_dir(self, broker: int, topic: str, partition: int) -> Path:
+        """Return where a replica is, or would be, if the broker has none."""
+        directories = [log_dir / f"{topic}-{partition}" for log_dir in self.log_dirs(broker)]
+        return next((directory for directory in directories if directory.exists()), directories[0])
 
     def output(self, broker: int) -> Path:
         """Return the file that all processes of a broker write their events to."""
@@ -123,19 +137,26 @@ class FaultCluster:
     def _is_serving(self, broker: int) -> bool:
         return self.znodes.broker_epoch(broker) is not None and broker_answers(self.address(broker))
 
+    def _zookeeper_connect(self, broker: int) -> str:
+        return f"{self.network.zookeeper_host}:{self.links.ports[broker]}"
+
+    def _environment(self, broker: int) -> dict[str, str]:
+        """Return variables that the process of a broker has besides ours."""
+        return {}
+
     def _launch(self, broker: int) -> None:
         properties = {
             **SETTINGS,
             "broker.id": str(broker),
             "listeners": f"PLAINTEXT://{self.address(broker)}",
-            "log.dirs": str(self.log_dir(broker)),
-            "zookeeper.connect": f"{self.network.zookeeper_host}:{self.links.ports[broker]}",
+            "log.dirs": ",".join(map(str, self.log_dirs(broker))),
+            "zookeeper.connect": self._zookeeper_connect(broker),
         }
         path = self.home / f"broker-{broker}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         odradek = Path(sys.executable).with_name("odradek")
         command = self.network.command(broker, [str(odradek), "serve", "--config", str(path)])
-        self._processes[broker] = ServerProcess(command, self.output(broker), None)
+        self._processes[broker] = ServerProcess(command, self.output(broker), None, self._environment(broker))
 
     def stop(self, broker: int) -> float:
         """Shut a broker down as an operator does; return the seconds."""
@@ -241,7 +262,7 @@ class FaultCluster:
             self.resume(broker)
         for broker in list(self._cut_links):
             self.links.restore(broker)
-        missing = [broker for broker in BROKERS if broker not in self._processes]
+        missing = [broker for broker in self.members if broker not in self._processes]
         if missing:
             self.start(*missing)
         self.wait_until_in_sync()
@@ -274,6 +295,10 @@ class FaultCluster:
     def leader(self, topic: str, partition: int = 0) -> int:
         return int(self.znodes.partition_state(topic, partition).get("leader", NO_BROKER))
 
+    def replicas(self, topic: str, partition: int) -> list[int]:
+        """Return the assigned replicas; those that a reassignment adds or removes are among them."""
+        return list(self.znodes.topic(topic)["partitions"][str(partition)])
+
     def followers(self, topic: str, partition: int = 0) -> list[int]:
         leader = self.leader(topic, partition)
         return [broker for broker in BROKERS if broker != leader]
@@ -299,7 +324,7 @@ class FaultCluster:
             return [topic for topic in chosen if not is_in_sync(topic)]
 
         self.wait_until(
-            lambda: all(self.znodes.broker_epoch(broker) for broker in BROKERS) and not out_of_sync(),
+            lambda: all(self.znodes.broker_epoch(broker) for broker in self.members) and not out_of_sync(),
             "all replicas must be in sync",
         )
 
@@ -329,6 +354,6 @@ class FaultCluster:
             ]
             for topic in self.znodes.children(TOPICS)
         }
-        registered = [broker for broker in BROKERS if self.znodes.broker_epoch(broker)]
+        registered = [broker for broker in self._ports if self.znodes.broker_epoch(broker)]
         brokers = f"running {self.running}, registered {registered}, controller {self.znodes.controller()}"
         return f"{brokers}, {states}"

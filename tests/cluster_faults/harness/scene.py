@@ -14,7 +14,7 @@ from typing import Self
 
 import confluent_kafka
 from tests.cluster_faults.harness.checks import check_cluster
-from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
+from tests.cluster_faults.harness.fault_cluster import FaultCluster
 from tests.cluster_faults.harness.senders import ConfluentSender
 from tests.faults.clients.actors import Actor, Reader, Sender, Transactor
 from tests.faults.clients.checker import check_history, never_polled
@@ -157,7 +157,7 @@ class Scene:
             *check_history(self.history, written, committed),
             *client_errors(self.history.producers[:2]),
             *foreign_values(self.history, written),
-            *check_cluster(self.cluster, self.topic, range(PARTITIONS), BROKERS),
+            *check_cluster(self.cluster, self.topic, range(PARTITIONS)),
         ]
         self.report.violations += violations
         sends = [send for part in self.history.producers for send in part.sends]

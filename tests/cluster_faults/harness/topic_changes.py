@@ -64,9 +64,9 @@ def change_topics(scene: Scene, away: Away) -> None:
     send_all(bootstrap, names["grown"], range(PARTITIONS), values["grown"])
     send_all(bootstrap, names["again"], range(PARTITIONS), values["again"])
     scene.cluster.restore()
-    _check(scene, names["moved"], [0], values["moved"], [2, 3])
-    _check(scene, names["grown"], range(PARTITIONS), values["grown"], BROKERS)
-    _check(scene, names["again"], range(PARTITIONS), values["again"], BROKERS)
+    check_topic(scene, names["moved"], [0], values["moved"], [2, 3])
+    check_topic(scene, names["grown"], range(PARTITIONS), values["grown"], BROKERS)
+    check_topic(scene, names["again"], range(PARTITIONS), values["again"], BROKERS)
 
 
 def reassign(scene: Scene, topic: str, replicas: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ def _values(kind: str) -> list[str]:
     return [f"{kind}-{number}" for number in range(2 * RECORDS)]
 
 
-def _check(
+def check_topic(
     scene: Scene, topic: str, partitions: Sequence[int], values: Sequence[str], replicas: Sequence[int]
 ) -> None:
     """Check that a topic has these values, spread over its partitions in turn, and no others."""

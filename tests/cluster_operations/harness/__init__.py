@@ -1,0 +1,1 @@
+"""Clusters that are operated, the operations, and an earlier version of our broker."""
