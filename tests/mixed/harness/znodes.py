@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -93,28 +93,36 @@ class Znodes:
 
 
 def comparable(
-    tree: Mapping[str, Znode], topics: Iterable[str], random_topics: Iterable[str] = ()
+    tree: Mapping[str, Znode],
+    topics: Iterable[str],
+    random_topics: Iterable[str] = (),
+    volatile: Collection[str] = (),
 ) -> dict[str, str]:
     """Return nodes of brokers, features and topics as texts that do not vary from cluster to cluster.
 
-    Replicas of random topics were chosen by the broker: their order and the leader are left out.
+    Replicas of random topics were chosen by the broker: their order and the leader are left out. So are
+    the values of ``volatile`` keys.
     """
     fixed_names, random_names = set(topics), set(random_topics)
     texts: dict[str, str] = {}
     for path, node in tree.items():
         parts = set(path.split("/"))
         if parts & random_names:
-            texts[path] = _mask(node, is_random=True)
+            texts[path] = _mask(node, volatile, is_random=True)
         elif parts & fixed_names or path == "/feature" or path.startswith(BROKER_PATHS):
-            texts[path] = _mask(node, is_random=False)
+            texts[path] = _mask(node, volatile, is_random=False)
     return texts
 
 
-def _mask(node: Znode, *, is_random: bool) -> str:
+def _mask(node: Znode, volatile: Collection[str], *, is_random: bool) -> str:
     """Return the JSON, in its order of keys, without values that vary."""
     if not node.data.startswith(b"{"):
         return node.data.decode()
-    return json.dumps({key: _mask_value(key, value, is_random) for key, value in node.fields.items()})
+    fields = {
+        key: "…" if key in volatile else _mask_value(key, value, is_random)
+        for key, value in node.fields.items()
+    }
+    return json.dumps(fields)
 
 
 def _mask_value(key: str, value: Any, is_random: bool) -> Any:
