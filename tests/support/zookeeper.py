@@ -32,7 +32,8 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeep
 
 
 def new_chroot() -> str:
-    return f"/tests/{os.getpid()}/{next(_chroots)}"
+    """Return a path of two new nodes: the parents of a chroot get the ACL of the store that creates them."""
+    return f"/tests-{os.getpid()}-{next(_chroots)}/cluster"
 
 
 def options_for(
@@ -49,11 +50,14 @@ class ZooKeeperWorld:
         self._server = server
         self.chroot = new_chroot()
         self._session_timeout_ms = session_timeout_ms
+        self._opened_links: list[Link] = []
         self._links: dict[int, Link] = {}
+        """Links of sessions, by session id."""
         self._ensembles: list[ZooKeeperEnsemble] = []
 
     async def connect(self) -> Store:
         link = Link(self._server.port)
+        self._opened_links.append(link)
         port = await link.open()
         # Listed twice, an address is tried twice in a row: time for a client to open another session.
         options = options_for([port, port], self.chroot, self._session_timeout_ms)
@@ -92,10 +96,10 @@ class ZooKeeperWorld:
         return self._links[store.session_id].session_ids.count(0)
 
     async def close(self) -> None:
-        for link in self._links.values():
+        for link in self._opened_links:
             link.restore()
         await asyncio.gather(*(ensemble.close() for ensemble in self._ensembles))
-        for link in self._links.values():
+        for link in self._opened_links:
             await link.close()
 
 
