@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.broker import IS_FOREIGN, free_port
+from tests.support.broker import IS_FOREIGN
 from tests.support.fixtures import StartBroker
 
 PROGRAM = str(Path(sys.executable).with_name("odradek"))
@@ -293,9 +294,12 @@ def test_usage_error_exits_with_2(run: Run, arguments: list[str]) -> None:
     ids=" ".join,
 )
 def test_unreachable_broker_fails_within_seconds(arguments: list[str]) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    started = time.monotonic()
-    result = execute("ignored:1", *arguments, "-b", address)
+    with socket.socket() as unused:
+        # Bound, but not listening: no test that runs beside this one can start a broker on the port.
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        started = time.monotonic()
+        result = execute("ignored:1", *arguments, "-b", address)
     assert time.monotonic() - started < 20
     assert result.status == 1
     first, last = result.err.splitlines()
