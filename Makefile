@@ -25,7 +25,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -72,7 +72,7 @@ unit: $(CODEC)  ## pure tests: no files, no network
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
 
-simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds, 75 under our controller
+simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds, 300 under our controller
 	@$(BIN)/pytest $(PARALLEL) tests/simulation
 
 cluster: $(CODEC)  ## clusters of three processes on a real ZooKeeper, with faults
@@ -92,6 +92,9 @@ faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, ki
 
 cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1
 	@$(BIN)/python -m tests.cluster_faults.run --seconds $(SECONDS) --seed $(SEED) --only "$(ONLY)"
+
+cluster-operations: $(CODEC)  ## operations of a cluster under load: make cluster-operations ONLY=upgrade
+	@$(BIN)/pytest --timeout 300 tests/cluster_operations -k "$(ONLY)"
 
 cluster-plants: $(CODEC)  ## mistakes in our broker that clusters of processes must find: make cluster-plants ONLY=epoch
 	@$(BIN)/python -m tests.cluster_faults.run_plants --only "$(ONLY)"
