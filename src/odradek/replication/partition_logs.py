@@ -95,6 +95,19 @@ class PartitionLogs:
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
+    async def sync_deletes(self) -> ErrorCode:
+        """Make deletions durable: after a power failure the logs would be there again.
+
+        All directories are synced: a future log may have been deleted in another one.
+        """
+        error = ErrorCode.NONE
+        for directory in self._log_manager:
+            try:
+                await directory.sync_directory()
+            except StorageError:
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+        return error
+
     # Offline partitions.
 
     def take_offline(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> None:

@@ -302,6 +302,9 @@ class StateChanges:
             self.remove_fetchers(requested.topic_partition for requested in accepted)
             for requested in accepted:
                 errors[requested.topic_partition] = self._stop_replica(requested)
+            deleted = [requested.topic_partition for requested in accepted if requested.delete]
+            if deleted and (sync_error := await self._logs.sync_deletes()):
+                errors.update(dict.fromkeys(deleted, sync_error))
             return ControlResult(ErrorCode.NONE, errors)
 
     def _check_stop(self, requested: RequestedStop) -> ErrorCode:

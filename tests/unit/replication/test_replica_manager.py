@@ -223,6 +223,34 @@ def test_stopped_replica_is_removed_and_completes_delayed_fetches(run_scenario, 
     run_scenario(scenario)
 
 
+class KeepNothing(SeededEntropy):
+    """A power failure that loses everything that was not synced."""
+
+    def below(self, limit: int) -> int:
+        return 0
+
+
+def test_stopped_replica_is_gone_after_a_power_failure(run_scenario, leader_and_isr):
+    async def scenario(fixture):
+        await fixture.make_leader_or_follower(leader_and_isr())
+        assert await fixture.stop_replicas(ORDERS) == {ORDERS: ErrorCode.NONE}
+        fixture.files.crash(KeepNothing())
+        await fixture.open()
+        assert fixture.directory.get(ORDERS) is None
+
+    run_scenario(scenario)
+
+
+def test_deletion_that_is_not_durable_is_an_error(run_scenario, leader_and_isr):
+    async def scenario(fixture):
+        await fixture.make_leader_or_follower(leader_and_isr())
+        fixture.files.fail_next_sync(errno.EIO, name_end="/data")
+        assert await fixture.stop_replicas(ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert fixture.directory.failure is not None
+
+    run_scenario(scenario)
+
+
 def test_removing_an_unknown_partition_succeeds(run_scenario, leader_and_isr):
     async def scenario(fixture):
         ghost = TopicPartition("ghost", 3)
