@@ -12,7 +12,7 @@ FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 300
 SECONDS ?= 600
-CONTROLLER ?= scripted
+CONTROLLER ?=
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
@@ -127,7 +127,7 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 	@ODRADEK_SPARK_JVM=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_spark_jvm_connector.py
 
 # Needs Maven Central (once) and Java 17; not part of `make test`.
-mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster ONLY=transactions
+mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster CONTROLLER=own ONLY=transactions
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.mixed.harness.kafka_tools $(KAFKA)
 	@MIXED_CONTROLLER=$(CONTROLLER) PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 600 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
 
@@ -135,10 +135,10 @@ mixed-plants: $(CODEC)  ## mistakes in our broker that the mixed cluster must fi
 	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"
 
 sim: $(CODEC)  ## more seeds of the simulation: make sim SEEDS=3000 SEED=1 CONTROLLER=own
-	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(BROKERS),--brokers $(BROKERS)) --first $(SEED) --controller $(CONTROLLER)
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(BROKERS),--brokers $(BROKERS)) --first $(SEED) --controller $(or $(CONTROLLER),scripted)
 
 sim-plants: $(CODEC)  ## mistakes of replication that the simulation must find: make sim-plants SEEDS=300 ONLY=truncate
-	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)" --controller $(CONTROLLER)
+	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)" --controller $(or $(CONTROLLER),scripted)
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

@@ -1,4 +1,4 @@
-"""The kind of controller of a run: ``MIXED_CONTROLLER`` is ``kafka`` or ``ours``."""
+"""The kind of controller of a run: ``MIXED_CONTROLLER`` is ``kafka`` or ``own``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.mixed.harness.broker_spec import Kind
 
-KINDS: Final = {"kafka": Kind.KAFKA, "ours": Kind.ODRADEK}
+KINDS: Final = {"kafka": Kind.KAFKA, "own": Kind.ODRADEK}
 
 
 def read_controller_kind(name: str) -> Kind:
@@ -19,4 +19,4 @@ def read_controller_kind(name: str) -> Kind:
 
 CONTROLLER_KIND: Final = read_controller_kind(os.environ.get("MIXED_CONTROLLER") or "kafka")
 IS_OURS: Final = CONTROLLER_KIND is Kind.ODRADEK
-needs_our_controller: Final = pytest.mark.skipif(not IS_OURS, reason="needs CONTROLLER=ours")
+needs_our_controller: Final = pytest.mark.skipif(not IS_OURS, reason="needs CONTROLLER=own")
