@@ -24,6 +24,7 @@ from bench.cases.broker import (
     exactly_once,
     hot_path,
     produce_rate,
+    replicated,
     request_rate,
 )
 from bench.cases.client import consume as client_consume
@@ -57,6 +58,7 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "B5": request_rate.run,
     "B6": exactly_once.run,
     "B7": cold_reader.run,
+    "B8": replicated.run,
     "C1": client_produce.run,
     "C2": client_consume.run,
     "C3": record_codec.run,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -97,10 +98,10 @@ def _machine_cpu_seconds() -> float:
 
 
 class Meter:
-    """Measures CPU of the broker, of this process (optionally with its children) and of the machine."""
+    """Measures CPU of one or several brokers, of this process (or its tree) and of the machine."""
 
-    def __init__(self, broker_pid: int | None, *, with_children: bool = False) -> None:
-        self._broker_pid = broker_pid
+    def __init__(self, broker_pids: int | Sequence[int] | None, *, with_children: bool = False) -> None:
+        self._broker_pids = (broker_pids,) if isinstance(broker_pids, int) else broker_pids or ()
         self._with_children = with_children
         self._before = (0.0, 0.0, 0.0, 0.0)
 
@@ -112,6 +113,6 @@ class Meter:
         return Cost(now, broker, own, max(0.0, machine - broker - own))
 
     def _read(self) -> tuple[float, float, float, float]:
-        broker = usage(self._broker_pid).cpu_seconds if self._broker_pid else 0.0
+        broker = sum(usage(pid).cpu_seconds for pid in self._broker_pids)
         own = tree_cpu_seconds(os.getpid()) if self._with_children else time.process_time()
         return time.perf_counter(), broker, own, _machine_cpu_seconds()

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from bench.paths import free_port
-from bench.peers.broker import Broker, BrokerFailed
+from bench.peers.broker import TOPIC_SECONDS_MAX, Broker, BrokerFailed
 from bench.peers.kafka import HEAP, KafkaBroker, ZooKeeper, java_command, write_properties
 from bench.peers.odradek import OdradekBroker
 from bench.peers.server_process import ServerProcess
@@ -61,6 +66,41 @@ class Cluster(ABC):
     def close(self) -> None:
         """End all processes."""
 
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def wait_until_ready(self) -> None:
+        """Wait until all brokers are registered."""
+        admin, deadline = self._admin(), time.monotonic() + COMMAND_SECONDS_MAX
+        while time.monotonic() < deadline:
+            self.must_live()
+            with suppress(KafkaException):
+                if len(admin.list_topics(timeout=1).brokers) == BROKERS:
+                    return
+            time.sleep(0.1)
+        raise BrokerFailed(f"{BROKERS} brokers must be registered after {COMMAND_SECONDS_MAX} s")
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic with a replica on every broker, and wait until all are in sync."""
+        admin = self._admin()
+        created = admin.create_topics([NewTopic(topic, partitions, BROKERS)])
+        created[topic].result(TOPIC_SECONDS_MAX)
+        deadline = time.monotonic() + TOPIC_SECONDS_MAX
+        while time.monotonic() < deadline:
+            states = admin.list_topics(topic, timeout=TOPIC_SECONDS_MAX).topics[topic].partitions.values()
+            if len(states) == partitions and all(len(state.isrs) == BROKERS for state in states):
+                return
+            time.sleep(0.05)
+        raise BrokerFailed(f"{topic} must be in sync after {TOPIC_SECONDS_MAX:.0f} s")
+
+    def delete_topic(self, topic: str) -> None:
+        admin = self._admin()  # must outlive the future
+        admin.delete_topics([topic])[topic].result(TOPIC_SECONDS_MAX)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "2"})
+
 
 class OdradekCluster(Cluster):
     """``odradek cluster up``, whose defaults are the settings above."""
@@ -71,6 +111,7 @@ class OdradekCluster(Cluster):
         self.ports = tuple(range(first, first + BROKERS))
         self._program = program
         self._up: ServerProcess | None = None
+        self._members: Members | None = None
 
     def launch(self) -> None:
         options = ("--brokers", str(BROKERS), "--port", str(self.ports[0]), "--detach")
@@ -84,10 +125,12 @@ class OdradekCluster(Cluster):
 
     def members(self) -> Members:
         assert self._up is not None
-        self._up.wait(COMMAND_SECONDS_MAX)
-        status = json.loads(self._run("status", "--json"))
-        brokers = tuple(broker["process_id"] for broker in status["brokers"])
-        return Members(status["zookeeper"]["process_id"], brokers)
+        if self._members is None:
+            self._up.wait(COMMAND_SECONDS_MAX)
+            status = json.loads(self._run("status", "--json"))
+            brokers = tuple(broker["process_id"] for broker in status["brokers"])
+            self._members = Members(status["zookeeper"]["process_id"], brokers)
+        return self._members
 
     def close(self) -> None:
         if self._up is not None:
