@@ -44,6 +44,8 @@ from odradek.timers.timing_wheel import Timer, TimingWheel
 
 S = TypeVar("S", bound=CoordinatorShard)
 
+ANY_OFFSET: Final = 0
+"""Every advance of the high watermark may commit the oldest append, whichever that is by then."""
 PENDING_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bound on a partition's appends that wait for replication. Kafka bounds only the requests of its clients;
 while followers are stuck, those would accumulate with their records until they time out."""
@@ -318,7 +320,7 @@ class CoordinatorContext(Generic[S]):
         now_ms, due_ms = environment.clock.monotonic_ms(), self._appends.next_deadline_ms()
         wait_ms = environment.settings().commit_timeout_ms if due_ms is None else max(due_ms - now_ms, 0)
         self._delayed_commit = DelayedCommit(self._is_next_committed, self._on_commit_or_timeout)
-        environment.replicas.delay_produce(self._delayed_commit, [self.partition], wait_ms)
+        environment.replicas.delay_produce(self._delayed_commit, {self.partition: ANY_OFFSET}, wait_ms)
 
     def _is_next_committed(self) -> bool:
         partition = self.partition

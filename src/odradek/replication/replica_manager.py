@@ -11,7 +11,7 @@ KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.log.directory.log_directory import LogDirectory
@@ -36,6 +36,7 @@ from odradek.replication.reads.read_replica import find_read_replica
 from odradek.replication.reads.replica_selector import ReplicaSelector
 from odradek.replication.state_changes import StateChanges
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
+from odradek.timers.threshold_purgatory import ThresholdPurgatory
 from odradek.timers.timing_wheel import TimingWheel
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
@@ -70,7 +71,7 @@ class ReplicaManager:
         """Selection of the replica that a consumer reads; None for the leader."""
         self._partitions = HostedPartitions()
         self._by_topic = self._partitions.by_topic  # the hot path looks partitions up here
-        self._produces = DelayedOperationPurgatory("produce", wheel)
+        self._produces = ThresholdPurgatory("produce", wheel)
         self._fetches = DelayedOperationPurgatory("fetch", wheel)
         self._deletes = DelayedOperationPurgatory("delete_records", wheel)
         self._flushes = PendingFlushes(self._on_flushed)
@@ -151,9 +152,12 @@ class ReplicaManager:
     # Delayed requests.
 
     def delay_produce(
-        self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
+        self, operation: DelayedOperation, required_offsets: Mapping[Partition, int], timeout_ms: int
     ) -> None:
-        self._delay(self._produces, operation, partitions, timeout_ms)
+        """Delay an operation until the high watermarks of partitions have reached the required offsets."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        if not self._produces.delay(operation, required_offsets, deadline_ms):
+            self._arm(deadline_ms)
 
     def delay_fetch(
         self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
@@ -245,8 +249,9 @@ class ReplicaManager:
         partition.record_follower_fetch(broker_id, fetch_offset, log_start_offset)
         self.isr_changes.expand(partition, broker_id)
         if partition.advance_high_watermark():
-            self.complete_delayed_requests(partition)
-        elif self._deletes.delayed:
+            self._produces.check_reached(partition, partition.high_watermark)
+            self._fetches.check_and_complete(partition)
+        if self._deletes.delayed:
             self._deletes.check_and_complete(partition)  # the follower's log start offset may have moved
 
     async def shrink_isrs(self) -> None:

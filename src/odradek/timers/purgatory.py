@@ -98,6 +98,8 @@ class DelayedOperationPurgatory:
         """
         if operation.try_complete():
             return True
+        if self._completed > self.purge_interval and 2 * self._completed >= self._watched:
+            self.purge()
         watchers = self._watchers
         for key in keys:
             waiting = watchers.get(key)
@@ -110,8 +112,6 @@ class DelayedOperationPurgatory:
         operation._watches = len(keys)
         operation._purgatory = self
         self._wheel.schedule(operation, deadline_ms)
-        if self._completed > self.purge_interval and 2 * self._completed >= self._watched:
-            self.purge()
         return False
 
     def check_and_complete(self, key: Hashable) -> int:

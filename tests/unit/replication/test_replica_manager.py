@@ -314,9 +314,11 @@ def test_complete_all_delayed_completes_each_request_once(run_scenario, leader_a
     async def scenario(fixture):
         partition = await fixture.make_leader_or_follower(leader_and_isr())
         ended: list[str] = []
-        for name in ("fetch", "produce"):
-            delay = getattr(fixture.replicas, f"delay_{name}")
-            delay(DelayedFetch(lambda: False, partial(ended.append, name)), [partition], 500)
+        fetch, produce = (
+            DelayedFetch(lambda: False, partial(ended.append, name)) for name in ("fetch", "produce")
+        )
+        fixture.replicas.delay_fetch(fetch, [partition], 500)
+        fixture.replicas.delay_produce(produce, {partition: 1}, 500)
         fixture.replicas.complete_all_delayed()
         assert sorted(ended) == ["fetch", "produce"]
         fixture.advance_time(1000)

@@ -15,7 +15,11 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.records.control_records import ControlRecordType, EndTransactionMarker
-from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import (
+    DelayedProduce,
+    ProducePartitionStatus,
+    required_offsets,
+)
 from odradek.replication.replica_manager import ReplicaManager
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -85,9 +89,7 @@ class TransactionMarkerWriter:
 
         if waiting:
             delayed = DelayedProduce(waiting, complete)
-            self._replica_manager.delay_produce(
-                delayed, [status.partition for status in waiting], self._wait_ms()
-            )
+            self._replica_manager.delay_produce(delayed, required_offsets(waiting), self._wait_ms())
         else:
             complete()
 

@@ -37,7 +37,11 @@ from odradek.model.protocol_enums import ACKS_ALL, ACKS_NONE
 from odradek.records.append_rules import WorkLimitExceeded
 from odradek.records.batch_producer import BatchProducer, is_transactional, transactional_producer
 from odradek.replication.acks import is_valid_required_acks
-from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import (
+    DelayedProduce,
+    ProducePartitionStatus,
+    required_offsets,
+)
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -237,9 +241,7 @@ def _respond_after_replication(
     pending: PendingResponse[ProduceResponse],
 ) -> PendingResponse[ProduceResponse]:
     delayed = DelayedProduce(waiting, lambda: pending.complete(name_leaders(response, context)))
-    context.broker.replica_manager.delay_produce(
-        delayed, [status.partition for status in waiting], request.timeout_ms
-    )
+    context.broker.replica_manager.delay_produce(delayed, required_offsets(waiting), request.timeout_ms)
     return pending
 
 

@@ -7,7 +7,7 @@ pending.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from odradek.model.errors import ErrorCode
@@ -37,6 +37,11 @@ class ProducePartitionStatus:
     def error(self) -> ErrorCode | None:
         """Return the error code the append completes with; None while acks are pending."""
         return self.partition.check_enough_replicas_reach_offset(self.required_offset, self.leader)
+
+
+def required_offsets(statuses: Iterable[ProducePartitionStatus]) -> dict[Partition, int]:
+    """Return the offset that the high watermark of each partition must reach."""
+    return {status.partition: status.required_offset for status in statuses}
 
 
 class DelayedProduce(DelayedOperation):

@@ -3,7 +3,11 @@
 from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.protocol_enums import ACKS_ALL
-from odradek.replication.delayed.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.replication.delayed.delayed_produce import (
+    DelayedProduce,
+    ProducePartitionStatus,
+    required_offsets,
+)
 from odradek.wire.messages.produce import PartitionProduceResponse
 
 
@@ -20,7 +24,7 @@ class PendingProduce:
             self.entries.append(entry)
             statuses.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
         operation = DelayedProduce(statuses, self._complete)
-        fixture.replicas.delay_produce(operation, partitions, timeout_ms)
+        fixture.replicas.delay_produce(operation, required_offsets(statuses), timeout_ms)
 
     def _complete(self):
         self.completions += 1

@@ -138,7 +138,7 @@ def test_lagging_follower_is_removed_once_confirmed(run_scenario, leader_and_isr
         completed = []
         status = ProducePartitionStatus(partition, 1, entry)
         fixture.replicas.delay_produce(
-            DelayedProduce([status], lambda: completed.append(1)), [partition], 60_000
+            DelayedProduce([status], lambda: completed.append(1)), {partition: 1}, 60_000
         )
         fixture.advance_time(LAG_MS)
         await fixture.replicas.shrink_isrs()
