@@ -5,6 +5,8 @@ Brokers below inter-broker protocol 2.7 write the ISR themselves, and notify the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.controller.actions import (
     PartitionStateWrite,
     RemoveIsrNotifications,
@@ -14,9 +16,14 @@ from odradek.controller.actions import (
 )
 from odradek.controller.events import AlterPartitionRequested, IsrChange, IsrChangesNotified
 from odradek.controller.machine.context import ControllerContext
-from odradek.controller.machine.partition_state_updates import log_failures, read_again
+from odradek.controller.machine.leader_election import increment_leader_epoch
+from odradek.controller.machine.partition_state_updates import (
+    log_failures,
+    read_again,
+    update_partition_states,
+)
 from odradek.controller.machine.reassignment import maybe_complete_reassignment
-from odradek.controller.machine.request_batch import send_update_metadata
+from odradek.controller.machine.request_batch import RequestBatch, send_update_metadata
 from odradek.controller.replies import AlterPartitionReply
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -40,6 +47,7 @@ def on_alter_partition_requested(
             results[partition] = decision
     if writes:
         results |= yield from _write(context, writes)
+    yield from _remove_unassigned(context, event.changes, results)
     yield from send_update_metadata(context, context.live_or_shutting_down, list(event.changes))
     for partition, result in results.items():
         if not isinstance(result, ErrorCode):
@@ -72,9 +80,46 @@ def decide(
         return ErrorCode.INVALID_UPDATE_VERSION
     if change.is_recovering and (len(change.isr) > 1 or not current.is_recovering):
         return ErrorCode.INVALID_REQUEST
-    if not set(change.isr) <= context.live_brokers:
+    if not set(change.isr) <= context.live_brokers or _unassigned(context, partition, change):
         return ErrorCode.INELIGIBLE_REPLICA
     return PartitionStateWrite(new, stored.version)
+
+
+def _unassigned(context: ControllerContext, partition: TopicPartition, change: IsrChange) -> set[int]:
+    """Return the live brokers that a change adds to the ISR, but that have no replica."""
+    isr = context.partitions[partition].leader_and_isr.isr
+    return context.live_brokers.intersection(change.isr).difference(isr, context.replicas_of(partition))
+
+
+def _remove_unassigned(
+    context: ControllerContext,
+    changes: Mapping[TopicPartition, IsrChange],
+    results: Mapping[TopicPartition, VersionedLeaderAndIsr | ErrorCode],
+) -> Steps[None]:
+    """Tell leaders, and brokers without a replica, the assignment that they do not know.
+
+    A controller has cancelled a reassignment and failed before it could send the assignment: the leader still
+    has the added replica. It takes another assignment only in a new leader epoch.
+    """
+    removed = {
+        partition: members
+        for partition, result in results.items()
+        if result is ErrorCode.INELIGIBLE_REPLICA
+        and (members := _unassigned(context, partition, changes[partition]))
+    }
+    if not removed:
+        return
+    yield from update_partition_states(
+        context,
+        [partition for partition in removed if not context.is_being_deleted(partition.topic)],
+        lambda _, stored: increment_leader_epoch(stored, context.controller_epoch),
+    )
+    batch = RequestBatch(context)
+    for partition, members in removed.items():
+        if not context.is_being_deleted(partition.topic):
+            batch.add_leader_and_isr(context.replicas_of(partition), partition)
+        batch.add_stop_replica(sorted(members), partition, is_delete=True)
+    yield from batch.send()
 
 
 def _write(
