@@ -48,7 +48,6 @@ from odradek.broker.storage.log_directories import (
 from odradek.broker.storage.log_maintenance import SHORT_INTERVAL_MS, LogMaintenance
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.admin import AdminManager
-from odradek.broker.topics.controller_topic_creation import ControllerTopicCreation
 from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
 from odradek.broker.topics.missed_deletions import MissedDeletions
 from odradek.cluster.metadata_cache import MetadataCache
@@ -281,9 +280,7 @@ class Broker:
         self._request_queue, self._memory_pool = sessions.request_queue, sessions.memory_pool
         self._finalized_features = FinalizedFeatureListener(membership)
         if membership.is_shared:
-            self._admin_manager.controller_creation = ControllerTopicCreation(
-                requests, lambda: membership.is_controller
-            )
+            self._admin_manager.create_through_controller(requests, lambda: membership.is_controller)
             self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
             self._missed_deletions = factory.make_missed_deletions(replica_manager, membership)
             self._replication = factory.attach_replication(replica_manager, membership, requests)
@@ -483,6 +480,7 @@ class Broker:
         await self._verification_requests.stop()
         await self._transaction_coordinator.stop()
         await self._group_coordinator.stop()
+        await self._admin_manager.stop()
         await self._replica_manager.alter_log_dirs.stop()
         self._replica_manager.complete_all_delayed()
         with suppress(TimeoutError):

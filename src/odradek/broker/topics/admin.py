@@ -31,6 +31,7 @@ from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.uuids import random_uuid
+from odradek.net.broker_requests import BrokerRequests
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.store.configs import change_config
@@ -119,7 +120,7 @@ class AdminManager:
         """Topics being written to the store, with the number of requests that write each."""
         self._not_in_cache: set[str] = set()
         """Topics created by this broker that are not in the metadata cache yet."""
-        self.controller_creation: ControllerTopicCreation | None = None
+        self._controller_creation: ControllerTopicCreation | None = None
         """Set in a cluster of several brokers, of which only the controller creates topics itself."""
         self._override_observer: OverrideObserver | None = None
         """Told of changed topic configs; None if nothing depends on them but the logs."""
@@ -127,6 +128,14 @@ class AdminManager:
         """Returns whether the controller on this broker is deleting a topic. Its name is not free before."""
         self.config_lock = asyncio.Lock()
         """Held from reading configs to writing them, so that concurrent changes are not lost."""
+
+    def create_through_controller(self, requests: BrokerRequests, is_controller: Callable[[], bool]) -> None:
+        """Auto-create topics through the controller from now on, while it is another broker."""
+        self._controller_creation = ControllerTopicCreation(requests, is_controller, self._clock)
+
+    async def stop(self) -> None:
+        if self._controller_creation is not None:
+            await self._controller_creation.stop()
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """Return the configs of a topic in the store."""
@@ -180,8 +189,8 @@ class AdminManager:
         if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
             return {}
         requests = [plan_auto_created_topic(name, self._config.broker) for name in dict.fromkeys(names)]
-        if self.controller_creation is not None and self.controller_creation.is_needed:
-            return self.controller_creation.start(requests, self._config.broker)
+        if self._controller_creation is not None and self._controller_creation.is_needed:
+            return self._controller_creation.start(requests, self._config.broker)
         outcomes = await self.create_topics(requests, AUTO_CREATE_WAIT_MS, validate_only=False)
         # Wait also for topics that another request created first.
         existing = [
@@ -197,8 +206,8 @@ class AdminManager:
     async def create_internal_topic(self, name: str) -> str | None:
         """Create an internal topic, even if auto-creation is disabled; return the problem, or None."""
         request = plan_auto_created_topic(name, self._config.broker)
-        if self.controller_creation is not None and self.controller_creation.is_needed:
-            return await self.controller_creation.create(request, self._config.broker)
+        if self._controller_creation is not None and self._controller_creation.is_needed:
+            return await self._controller_creation.create(request, self._config.broker)
         outcome = (await self.create_topics([request], AUTO_CREATE_WAIT_MS, validate_only=False))[0]
         if outcome.code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return None

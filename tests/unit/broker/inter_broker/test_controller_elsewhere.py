@@ -210,6 +210,48 @@ def test_topic_is_requested_once_while_it_is_created():
     run_with_controller(scenario)
 
 
+def test_creation_is_repeated_while_the_controller_moves():
+    async def scenario(harness):
+        codes = iter([ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER, ErrorCode.NONE])
+        harness.controller.responses[CREATE_TOPICS] = lambda request: CreateTopicsResponse(
+            topics=[CreatableTopicResult(request.topics[0].name, error_code=next(codes))]
+        )
+        await harness.metadata("orders")
+        await asyncio.sleep(1)
+        assert len(harness.controller.requests_of(CREATE_TOPICS)) == 3
+
+    run_with_controller(scenario)
+
+
+def test_creation_is_given_up_after_the_request_timeout():
+    async def scenario(harness):
+        harness.controller.responses[CREATE_TOPICS] = lambda request: CreateTopicsResponse(
+            topics=[CreatableTopicResult(request.topics[0].name, error_code=ErrorCode.NOT_CONTROLLER)]
+        )
+        await harness.metadata("orders")
+        await asyncio.sleep(1)
+        sent = len(harness.controller.requests_of(CREATE_TOPICS))
+        await asyncio.sleep(60)
+        assert sent < len(harness.controller.requests_of(CREATE_TOPICS)) <= 20
+
+    run_with_controller(scenario, {"request.timeout.ms": "2000"})
+
+
+def test_stop_gives_up_a_creation():
+    async def scenario(harness):
+        harness.controller.responses[CREATE_TOPICS] = lambda request: CreateTopicsResponse(
+            topics=[CreatableTopicResult(request.topics[0].name, error_code=ErrorCode.NOT_CONTROLLER)]
+        )
+        await harness.metadata("orders")
+        await asyncio.sleep(0.3)
+        await harness.stop()
+        sent = len(harness.controller.requests_of(CREATE_TOPICS))
+        await asyncio.sleep(10)
+        assert len(harness.controller.requests_of(CREATE_TOPICS)) == sent
+
+    run_with_controller(scenario)
+
+
 def test_illegal_topic_name_is_not_sent():
     async def scenario(harness):
         assert await harness.metadata("not legal") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
