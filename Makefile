@@ -127,9 +127,9 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 	@ODRADEK_SPARK_JVM=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_spark_jvm_connector.py
 
 # Needs Maven Central (once) and Java 17; not part of `make test`.
-mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster CONTROLLER=own ONLY=transactions
+mixed-cluster: $(CODEC)  ## our broker and Apache Kafka's in one cluster on ZooKeeper: make mixed-cluster SHAPE=1+2 CONTROLLER=own ONLY=transactions
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.mixed.harness.kafka_tools $(KAFKA)
-	@MIXED_CONTROLLER=$(CONTROLLER) PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 600 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
+	@MIXED_CONTROLLER=$(CONTROLLER) MIXED_SHAPE=$(SHAPE) PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 600 --durations 0 --durations-min 60 tests/mixed -k "$(ONLY)"
 
 mixed-plants: $(CODEC)  ## mistakes in our broker that the mixed cluster must find: make mixed-plants ONLY=truncate
 	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"

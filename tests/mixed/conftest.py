@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.mixed.harness.controller_choice import CONTROLLER_KIND
 from tests.mixed.harness.kafka_tools import fetched_classpath
 from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import CONTROLLER_KIND, SHAPE, describe
 from tests.mixed.harness.tally import TALLY
 from tests.support.interbroker.clients import Clients
 
@@ -21,7 +21,7 @@ def classpath() -> str:
 
 @pytest.fixture(scope="session")
 def running_cluster(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    cluster = MixedCluster(classpath, tmp_path_factory.mktemp("mixed"), controller_kind=CONTROLLER_KIND)
+    cluster = MixedCluster(classpath, tmp_path_factory.mktemp("mixed"), SHAPE, CONTROLLER_KIND)
     try:
         cluster.start_all()
         yield cluster
@@ -41,4 +41,4 @@ def clients(cluster: MixedCluster) -> Clients:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.write_line(f"mixed cluster, controller {CONTROLLER_KIND.value}: {TALLY.describe()}")
+    terminalreporter.write_line(f"mixed cluster {describe()}: {TALLY.describe()}")

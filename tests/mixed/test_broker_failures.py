@@ -6,24 +6,20 @@ import time
 
 import pytest
 from tests.mixed.harness.broker_spec import LONG_SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS
-from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import IS_OURS, KAFKA, KAFKA_BROKERS, OURS, PAIR, others_than
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
 SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
-def others_than(broker: int) -> list[int]:
-    return [other for other in BROKERS if other != broker]
-
-
 @pytest.mark.parametrize(
     ("leader", "victim"),
-    [(0, OURS), (OURS, OURS), (OURS, 1), (0, 1), (1, 1)],
-    ids=["our-follower", "our-leader", "kafka-follower-of-ours", "kafka-follower-of-kafka", "kafka-leader"],
+    [(KAFKA_BROKERS[0], OURS), (OURS, OURS), (OURS, KAFKA), PAIR, (KAFKA, KAFKA)],
+    ids=["our-follower", "our-leader", "kafka-follower", "follower-of-its-kind", "kafka-leader"],
 )
 def test_killed_broker_returns_and_no_record_is_lost(
     cluster: MixedCluster, clients: Clients, leader: int, victim: int
@@ -43,7 +39,7 @@ def test_killed_broker_returns_and_no_record_is_lost(
     check_replicas_equal(cluster, topic)
 
 
-@pytest.mark.parametrize("victim", [OURS, 0], ids=["ours", "kafka"])
+@pytest.mark.parametrize("victim", [OURS, KAFKA_BROKERS[0]], ids=["ours", "kafka"])
 def test_broker_whose_session_expired_returns_under_a_new_epoch(
     cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
@@ -75,7 +71,7 @@ def test_broker_whose_session_expired_returns_under_a_new_epoch(
     check_replicas_equal(cluster, topic, range(3))
 
 
-@pytest.mark.parametrize("victim", [OURS, 1], ids=["ours", "kafka"])
+@pytest.mark.parametrize("victim", [OURS, KAFKA], ids=["ours", "kafka"])
 def test_stopped_leader_hands_over_and_leads_again_when_elected(
     cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
@@ -97,7 +93,7 @@ def test_stopped_leader_hands_over_and_leads_again_when_elected(
     check_replicas_equal(cluster, topic)
 
 
-@pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
+@pytest.mark.parametrize("leader", [OURS, KAFKA], ids=["leads", "follows"])
 def test_our_broker_killed_and_restarted_within_its_session(
     cluster: MixedCluster, clients: Clients, leader: int
 ) -> None:
@@ -126,8 +122,9 @@ def test_bounce_that_the_controller_notices_late(
     cluster: MixedCluster, clients: Clients, leads: bool
 ) -> None:
     """The controller finds a broker of the other kind registered as before, under another broker epoch."""
-    controller, victim = (OURS, 1) if IS_OURS else (1, OURS)
-    leader = victim if leads else 0
+    controller, victim = (OURS, KAFKA) if IS_OURS else (KAFKA, OURS)
+    (third,) = others_than(controller, victim)
+    leader = victim if leads else third
     topic = f"bounced-{leader}"
     cluster.specs[controller].settings["zookeeper.session.timeout.ms"] = str(LONG_SESSION_TIMEOUT_MS)
     cluster.restart(controller)

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import pytest
-from tests.mixed.harness.controller_choice import IS_OURS, needs_our_controller
 from tests.mixed.harness.load import Load, check_load, compare, read_values
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import (
+    IS_OURS,
+    KAFKA,
+    KAFKA_BROKERS,
+    LONE,
+    OUR_BROKERS,
+    OURS,
+    PAIR,
+    needs,
+    others_than,
+)
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
 TAIL_RECORDS = 50
-CONTROLLERS = (KAFKA[0], OURS, KAFKA[1], OURS) if IS_OURS else (*KAFKA, *KAFKA)
-"""Each is elected in turn."""
+LONE_NAME = "ours" if LONE == OURS else "kafka"
 ORDERS = [
-    pytest.param([OURS, 0, 1], id="ours-first"),
-    pytest.param([0, OURS, 1], id="ours-second"),
-    pytest.param([0, 1, OURS], id="ours-last", marks=needs_our_controller),  # it elects the first two
+    pytest.param([LONE, *PAIR], id=f"{LONE_NAME}-first"),
+    pytest.param([PAIR[0], LONE, PAIR[1]], id=f"{LONE_NAME}-second"),
+    # The first two elections are the same as in the other orders, for a controller of the pair's kind.
+    pytest.param([*PAIR, LONE], id=f"{LONE_NAME}-last", marks=needs("our code")),
 ]
+
+
+def controllers_in_turn() -> list[int]:
+    """Return brokers that are elected in turn; if only one is of the kind of this run, ours come between."""
+    if IS_OURS:
+        return [KAFKA_BROKERS[0], OURS, KAFKA, OUR_BROKERS[0]]
+    return [*KAFKA_BROKERS] * 2 if len(KAFKA_BROKERS) > 1 else [OURS, KAFKA, OUR_BROKERS[0], KAFKA]
 
 
 def kill_leader_with_tail(cluster: MixedCluster, noise: Load, leader: int) -> None:
@@ -61,14 +78,14 @@ def test_logs_are_equal_after_three_elections_with_divergent_tails(
     assert compare(noise.acknowledged[0], tails).lost > 0, "no tail diverged"
 
 
-@pytest.mark.parametrize("leader", [OURS, 0], ids=["leads", "follows"])
+@pytest.mark.parametrize("leader", [OURS, KAFKA_BROKERS[0]], ids=["leads", "follows"])
 def test_controllers_move_while_ours_replicates(cluster: MixedCluster, clients: Clients, leader: int) -> None:
     topic = f"controllers-{leader}"
-    clients.create_topic(topic, [[leader, *(broker for broker in (OURS, 0, 1) if broker != leader)]])
+    clients.create_topic(topic, [[leader, *others_than(leader)]])
     cluster.wait_for_partition(topic, leader=leader)
     leader_epoch = cluster.znodes.partition_state(topic)["leader_epoch"]
     with Load(cluster, topic) as load:
-        for controller in CONTROLLERS:
+        for controller in controllers_in_turn():
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
             cluster.elect_controller(controller)
         cluster.wait_for_partition(topic, leader=leader)
@@ -80,7 +97,8 @@ def test_controllers_move_while_ours_replicates(cluster: MixedCluster, clients: 
 
 def test_controller_is_killed_while_the_other_kind_leads(cluster: MixedCluster, clients: Clients) -> None:
     topic = "killed-controller"
-    controller, leader, follower = (OURS, 0, 1) if IS_OURS else (0, OURS, 1)
+    controller, leader = (OURS, KAFKA) if IS_OURS else (KAFKA, OURS)
+    (follower,) = others_than(controller, leader)
     cluster.elect_controller(controller)
     clients.create_topic(topic, [[leader, controller, follower]])
     cluster.wait_for_partition(topic, leader=leader)

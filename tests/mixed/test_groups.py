@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.mixed.harness.coordinators import OFFSETS, name_coordinated_by, partition_of, spread_leaders
-from tests.mixed.harness.mixed_cluster import OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import OURS, others_than
 from tests.support.interbroker.clients import Clients
 
 SECONDS_MAX = 120.0
@@ -62,7 +63,7 @@ def test_group_keeps_its_offsets_when_its_coordinator_moves(
     with open_consumer(cluster, group, topic) as consumer:
         assert read(consumer, 10) == list(range(10, 20))
         (cluster.kill if is_killed else cluster.stop)(OURS)
-        cluster.wait_for_partition(OFFSETS, partition_of(group), isr=[0, 1])
+        cluster.wait_for_partition(OFFSETS, partition_of(group), isr=others_than(OURS))
         assert read(consumer, 10) == list(range(20, 30))
         cluster.start(OURS)
         spread_leaders(cluster, clients, OFFSETS)

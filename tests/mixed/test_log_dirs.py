@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.failing_disks import Disk, FailingFileSystem, VanishingDirectory
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, OURS, needs, others_than
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
 SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 SMALL_SEGMENTS = {"segment.bytes": "16384"}
 """The next segment of a log is soon due, which a directory that vanished cannot have."""
-VICTIMS = [OURS, KAFKA[1]] if IS_OURS else [OURS]
+VICTIMS = [pytest.param(OURS, id="ours"), pytest.param(KAFKA, id="kafka", marks=needs("our code"))]
 NEEDS_ROOT = pytest.mark.skipif(not FailingFileSystem.is_available(), reason="needs root and loop devices")
 
 
-@pytest.fixture(params=VICTIMS, ids=["ours", "kafka"][: len(VICTIMS)])
+@pytest.fixture(params=VICTIMS)
 def victim(request: pytest.FixtureRequest) -> int:
     """The broker with a failing directory."""
     broker: int = request.param
@@ -63,7 +63,7 @@ def test_leaders_move_from_a_failed_directory_and_others_stay(
 ) -> None:
     suffix = f"{type(disk).__name__}-{victim}"
     healthy, failing = f"healthy-{suffix}", f"failing-{suffix}"
-    others = [broker for broker in BROKERS if broker != victim]
+    others = others_than(victim)
     create(cluster, clients, healthy)
     cluster.stop(victim)
     cluster.specs[victim].log_dirs.append(disk.path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kio.schema.metadata.v8 import request as metadata
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, OURS
 from tests.support.interbroker.clients import TOPIC_CONFIG, Clients
 from tests.support.raw_connection import RawConnection
 
@@ -41,7 +42,7 @@ def test_our_broker_creates_topics_through_the_controller(cluster: MixedCluster)
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader"), [(KAFKA[0], OURS), (OURS, KAFKA[0])], ids=["by-kafka", "by-odradek"]
+    ("writer", "reader"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["by-kafka", "by-odradek"]
 )
 def test_config_written_by_one_broker_is_applied_by_the_other(
     cluster: MixedCluster, clients: Clients, writer: int, reader: int

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.mixed.harness.broker_spec import LATEST_IBP
-from tests.mixed.harness.controller_choice import IS_OURS
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import IS_OURS, KAFKA_BROKERS, OUR_BROKERS
 from tests.mixed.harness.znodes import shape
 from tests.support.interbroker.clients import Clients
 
@@ -70,7 +70,7 @@ def roll(cluster: MixedCluster, ibp: str, topic: str, load: Load) -> None:
 
 @pytest.mark.timeout(2400)
 def test_versions_are_rolled_up_and_down_under_load(cluster: MixedCluster, clients: Clients) -> None:
-    topic = "rolled"
+    topic, controllers = "rolled", OUR_BROKERS if IS_OURS else KAFKA_BROKERS
     clients.create_topic(topic, SPREAD)
     for partition, leader in enumerate(BROKERS):
         cluster.wait_for_partition(topic, partition, leader=leader)
@@ -79,7 +79,7 @@ def test_versions_are_rolled_up_and_down_under_load(cluster: MixedCluster, clien
         for number, ibp in enumerate(steps()):
             roll(cluster, ibp, topic, load)
             clients.elect_preferred([(topic, partition) for partition in range(3)])
-            cluster.elect_controller(OURS if IS_OURS else KAFKA[number % 2])
+            cluster.elect_controller(controllers[number % len(controllers)])
             fresh = f"rolled-{number}-{ibp}"
             clients.create_topic(fresh, SPREAD)
             for partition, leader in enumerate(BROKERS):

@@ -1,4 +1,4 @@
-"""Replicas moved to our broker and away from it by Kafka's tool, also cancelled and replaced midway."""
+"""Replicas moved to the only broker of its kind and away by Kafka's tool, also cancelled midway."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from tests.mixed.harness.controller_choice import needs_our_controller
 from tests.mixed.harness.kafka_tools import Reassignment
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, LONE, OURS, PAIR, needs, others_than
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
@@ -27,18 +27,18 @@ def fill(cluster: MixedCluster, topic: str) -> None:
     assert producer.flush(180) == 0
 
 
-def test_partition_moves_to_our_broker_and_back(cluster: MixedCluster, clients: Clients) -> None:
-    topic = "moved"
-    clients.create_topic(topic, [[0, 1]])
+def test_partition_moves_to_the_other_kind_and_back(cluster: MixedCluster, clients: Clients) -> None:
+    topic, (first, second) = "moved", PAIR
+    clients.create_topic(topic, [PAIR])
     reassignment = Reassignment(cluster, topic)
     with Load(cluster, topic) as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
-        for replicas in ([OURS, 0], [0, 1], [1, OURS], [0, OURS, 1]):
+        for replicas in ([LONE, first], [first, second], [second, LONE], [first, LONE, second]):
             reassignment.execute(replicas)
             reassignment.wait_until_complete()
             cluster.wait_for_partition(topic, isr=replicas)
-            if OURS not in replicas:
-                cluster.wait_until(lambda: not cluster.replica_path(OURS, topic).exists())
+            if LONE not in replicas:
+                cluster.wait_until(lambda: not cluster.replica_path(LONE, topic).exists())
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic)
@@ -46,8 +46,11 @@ def test_partition_moves_to_our_broker_and_back(cluster: MixedCluster, clients: 
 
 MOVES = pytest.mark.parametrize(
     ("origin", "target", "replacement"),
-    [([0, 1], [0, OURS], [1, OURS]), ([OURS, 0], [1, 0], [0, 1])],
-    ids=["to-ours", "from-ours"],
+    [
+        ([*PAIR], [PAIR[0], LONE], [PAIR[1], LONE]),
+        ([LONE, PAIR[0]], [PAIR[1], PAIR[0]], [*PAIR]),
+    ],
+    ids=["to-the-other-kind", "from-the-other-kind"],
 )
 
 
@@ -66,8 +69,8 @@ def test_move_is_cancelled_then_replaced_midway(
     cancel_then_replace(cluster, topic, target, replacement, lambda: None)
 
 
-@needs_our_controller
-@pytest.mark.parametrize("starter", [OURS, KAFKA[0]], ids=["ours-starts", "kafka-starts"])
+@needs("both controllers")
+@pytest.mark.parametrize("starter", [OURS, KAFKA], ids=["ours-starts", "kafka-starts"])
 @MOVES
 def test_move_is_cancelled_then_replaced_under_another_controller(
     cluster: MixedCluster,
@@ -83,7 +86,7 @@ def test_move_is_cancelled_then_replaced_under_another_controller(
     cluster.wait_for_partition(topic, leader=origin[0], isr=origin)
     fill(cluster, topic)
     cluster.elect_controller(starter)
-    controllers = iter([KAFKA[0] if starter == OURS else OURS, starter])
+    controllers = iter([KAFKA if starter == OURS else OURS, starter])
     cancel_then_replace(
         cluster, topic, target, replacement, lambda: cluster.elect_controller(next(controllers))
     )
@@ -123,5 +126,5 @@ def cancel_then_replace(
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic, replicas=replacement)
-    (removed,) = set(BROKERS) - set(replacement)
+    (removed,) = others_than(*replacement)
     cluster.wait_until(lambda: not cluster.replica_path(removed, topic).exists())

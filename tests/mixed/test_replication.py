@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.mixed.harness.load import Load, check_load, read_values
 from tests.mixed.harness.log_files import check_replicas_equal
-from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import OURS
 from tests.support.interbroker.clients import Clients
 
 RECORD_COUNT = 2_000

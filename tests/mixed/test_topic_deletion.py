@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tests.mixed.harness.controller_choice import needs_our_controller
 from tests.mixed.harness.load import Load, check_load
 from tests.mixed.harness.log_files import check_replicas_equal, read_batches
-from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, OURS, needs, others_than
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
@@ -29,14 +29,14 @@ def produce_and_check(cluster: MixedCluster, topic: str, prefix: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "victim", [pytest.param(OURS, id="ours"), pytest.param(1, id="kafka", marks=needs_our_controller)]
+    "victim", [pytest.param(OURS, id="ours"), pytest.param(KAFKA, id="kafka", marks=needs("our code"))]
 )
 def test_topic_deleted_while_a_broker_is_down_goes_when_it_returns(
     cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
     """A controller keeps a deleted topic until all its replicas are gone; then the name is free."""
     topic, other = f"deleted-{victim}", f"not-deleted-{victim}"
-    survivors = [broker for broker in BROKERS if broker != victim]
+    survivors = others_than(victim)
     create(cluster, clients, topic)
     create(cluster, clients, other)
     produce_and_check(cluster, topic, b"old")
@@ -59,7 +59,7 @@ def test_topic_deleted_while_a_broker_is_down_goes_when_it_returns(
     check_replicas_equal(cluster, other, range(3))
 
 
-@pytest.mark.parametrize("victim", [OURS, 1], ids=["ours", "kafka"])
+@pytest.mark.parametrize("victim", [OURS, KAFKA], ids=["ours", "kafka"])
 def test_replica_of_a_former_topic_does_not_join_a_new_one_with_its_name(
     cluster: MixedCluster, clients: Clients, victim: int
 ) -> None:
@@ -68,7 +68,7 @@ def test_replica_of_a_former_topic_does_not_join_a_new_one_with_its_name(
     It joins once an operator has removed the log.
     """
     topic = f"recreated-{victim}"
-    survivors = [broker for broker in BROKERS if broker != victim]
+    survivors = others_than(victim)
     clients.create_topic(topic, [[*survivors, victim]])
     clients.produce(topic, 0, 100)
     cluster.wait_for_partition(topic)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
-from tests.mixed.harness.controller_choice import CONTROLLER_KIND
 from tests.mixed.harness.coordinators import (
     TRANSACTIONS,
     name_coordinated_by,
@@ -18,7 +17,8 @@ from tests.mixed.harness.coordinators import (
 )
 from tests.mixed.harness.load import Load, check_load, read_values
 from tests.mixed.harness.log_files import check_replicas_equal, dump_logs
-from tests.mixed.harness.mixed_cluster import BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import CONTROLLER_KIND, KAFKA, KAFKA_BROKERS, OURS, others_than
 from tests.support.interbroker.clients import Clients
 
 SECONDS_MAX = 120.0
@@ -83,7 +83,7 @@ def running(action: Callable[[], object]) -> Iterator[None]:
         raise errors[0]
 
 
-@pytest.mark.parametrize("coordinator", [OURS, KAFKA[0]], ids=["our-coordinator", "kafka-coordinator"])
+@pytest.mark.parametrize("coordinator", [OURS, KAFKA], ids=["our-coordinator", "kafka-coordinator"])
 def test_only_committed_transactions_are_read(
     cluster: MixedCluster, clients: Clients, coordinator: int
 ) -> None:
@@ -96,14 +96,14 @@ def test_only_committed_transactions_are_read(
     check_values(cluster, topic, [b"0", b"2", b"4"])
 
 
-@pytest.mark.parametrize("coordinator", [OURS, 1], ids=["our-coordinator", "kafka-coordinator"])
+@pytest.mark.parametrize("coordinator", [OURS, KAFKA], ids=["our-coordinator", "kafka-coordinator"])
 def test_open_transaction_survives_its_coordinator(
     cluster: MixedCluster, clients: Clients, coordinator: int
 ) -> None:
     topic = f"open-transaction-{coordinator}"
     create_topic(cluster, clients, topic)
     name = name_coordinated_by(cluster, TRANSACTIONS, coordinator, topic)
-    survivors = [broker for broker in BROKERS if broker != coordinator]
+    survivors = others_than(coordinator)
     producer = new_producer(cluster, name)
     produce(producer, topic, b"committed")
     cluster.kill(coordinator)
@@ -120,7 +120,9 @@ def test_open_transaction_survives_its_coordinator(
 
 @pytest.mark.parametrize("is_committed", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize(
-    ("coordinator", "leader"), [(OURS, 0), (0, OURS)], ids=["our-coordinator", "kafka-coordinator"]
+    ("coordinator", "leader"),
+    [(OURS, KAFKA_BROKERS[0]), (KAFKA_BROKERS[0], OURS)],
+    ids=["our-coordinator", "kafka-coordinator"],
 )
 def test_coordinator_killed_between_prepare_and_markers(
     cluster: MixedCluster, clients: Clients, coordinator: int, leader: int, is_committed: bool

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from kio.schema.metadata.v8 import request as metadata
-from tests.mixed.harness.controller_choice import IS_OURS
-from tests.mixed.harness.mixed_cluster import ALL_KAFKA, BROKERS, KAFKA, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import ALL_KAFKA, BROKERS, MixedCluster
+from tests.mixed.harness.run_choice import IS_OURS, KAFKA_BROKERS, OURS
 from tests.mixed.harness.znodes import comparable
 from tests.support.interbroker.clients import BROKER_CONFIG, TOPIC_CONFIG, Clients
 from tests.support.raw_connection import RawConnection
@@ -74,11 +74,11 @@ def run_operations(cluster: MixedCluster, controller: int) -> dict[str, str]:
 def test_znodes_equal_those_of_a_cluster_of_kafka(
     cluster: MixedCluster, classpath: str, tmp_path: Path
 ) -> None:
-    mixed = run_operations(cluster, OURS if IS_OURS else KAFKA[0])
+    mixed = run_operations(cluster, OURS if IS_OURS else KAFKA_BROKERS[0])
     cluster_of_kafka = MixedCluster(classpath, tmp_path / "kafka", ALL_KAFKA)
     try:
         cluster_of_kafka.start_all()
-        expected = run_operations(cluster_of_kafka, KAFKA[0])
+        expected = run_operations(cluster_of_kafka, KAFKA_BROKERS[0])
     finally:
         cluster_of_kafka.close()
     assert mixed == expected

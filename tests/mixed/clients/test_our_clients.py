@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tests.mixed.harness.coordinators import OFFSETS, TRANSACTIONS, partition_of
-from tests.mixed.harness.mixed_cluster import BROKERS, OURS, MixedCluster
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, KAFKA_BROKERS, OURS, others_than
 from tests.support.interbroker.clients import Clients
 
 import odradek
@@ -153,7 +154,7 @@ def running(traffic: Traffic) -> Iterator[Traffic]:
 
 
 KINDS = pytest.mark.parametrize("kind", [BlockingTraffic, AsyncioTraffic], ids=["blocking", "asyncio"])
-LEADERS = pytest.mark.parametrize("leader", [OURS, 1], ids=["ours", "kafka"])
+LEADERS = pytest.mark.parametrize("leader", [OURS, KAFKA], ids=["ours", "kafka"])
 
 
 @KINDS
@@ -162,7 +163,7 @@ def test_records_are_written_and_read_once_through_kill_stop_and_election(
     cluster: MixedCluster, clients: Clients, kind: type[Traffic], leader: int
 ) -> None:
     topic = f"our-clients-{kind.__name__}-{leader}"
-    survivors = [broker for broker in BROKERS if broker != leader]
+    survivors = others_than(leader)
     clients.create_topic(topic, [[leader, *survivors]])
     cluster.wait_for_partition(topic, leader=leader)
     with running(kind(cluster.bootstrap, TopicPartition(topic, 0))) as traffic:
@@ -241,7 +242,7 @@ def test_consumer_reads_from_the_follower_in_its_rack(cluster: MixedCluster, cli
         spec.settings = {"broker.rack": f"rack-{broker}", **FOLLOWER_READS}
         cluster.restart(broker)
     options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, **OPTIONS}
-    for leader, follower in ((0, OURS), (OURS, 1)):
+    for leader, follower in ((KAFKA_BROKERS[0], OURS), (OURS, KAFKA)):
         topic = f"our-rack-{leader}"
         clients.create_topic(topic, [[leader, follower]])
         cluster.wait_for_partition(topic, leader=leader, isr=[leader, follower])

@@ -17,6 +17,8 @@ from tests.mixed.harness.tally import TALLY
 READ_SECONDS_MAX = 120.0
 FLUSH_SECONDS_MAX = 180.0
 PAUSE_SECONDS = 0.01
+TIMEOUT_MS = 10_000
+"""A paused broker keeps its connections open."""
 BATCH_BYTES_MAX = 8_192
 """A batch must fit into the smallest segments, also after an outage."""
 
@@ -44,6 +46,7 @@ class Load:
         partitions: Sequence[int] = (0,),
         acks: str = "all",
         prefix: bytes = b"value",
+        timeout_ms: int = TIMEOUT_MS,
     ) -> None:
         self.topic = topic
         self.prefix = prefix
@@ -56,7 +59,7 @@ class Load:
             "enable.idempotence": acks == "all",
             "linger.ms": 5,
             "batch.size": BATCH_BYTES_MAX,
-            "socket.timeout.ms": 10_000,  # a paused broker keeps its connections open
+            "socket.timeout.ms": timeout_ms,
         }
         self._producer = Producer(settings)
         self._ends = threading.Event()
@@ -130,8 +133,11 @@ def compare(acknowledged: Sequence[bytes], values: Sequence[bytes]) -> Differenc
     )
 
 
-def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes]:
-    """Return all committed values of a partition, up to its end at the start of the call."""
+def read_values(bootstrap: str, topic: str, partition: int = 0, end: int | None = None) -> list[bytes]:
+    """Return all committed values of a partition.
+
+    While records are written, a consumer may never see its end: ``end`` is the offset to read up to.
+    """
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -152,6 +158,8 @@ def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes]:
                 return values
             if message is not None and error is None:
                 values.append(message.value() or b"")
+                if end is not None and (message.offset() or 0) >= end - 1:
+                    return values
         raise TimeoutError(f"{topic} must be readable within {READ_SECONDS_MAX} s, got {len(values)} records")
     finally:
         consumer.close()

@@ -21,10 +21,7 @@ from tests.support.raw_connection import ConnectionEnded, RawConnection
 
 from odradek.system.local_zookeeper import LocalZooKeeper
 
-KAFKA = (0, 1)
-OURS = 2
-BROKERS = (*KAFKA, OURS)
-MIXED = (Kind.KAFKA, Kind.KAFKA, Kind.ODRADEK)
+BROKERS = (0, 1, 2)
 ALL_KAFKA = (Kind.KAFKA,) * 3
 ALL_OURS = (Kind.ODRADEK,) * 3
 WAIT_SECONDS_MAX = 180.0
@@ -67,7 +64,7 @@ class MixedCluster:
         self,
         classpath: str,
         home: Path,
-        kinds: Sequence[Kind] = MIXED,
+        kinds: Sequence[Kind],
         controller_kind: Kind = Kind.KAFKA,
     ) -> None:
         self.home = home

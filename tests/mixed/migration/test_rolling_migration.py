@@ -10,7 +10,7 @@ from tests.mixed.harness.broker_spec import LATEST_IBP, Kind
 from tests.mixed.harness.mixed_cluster import BROKERS
 from tests.mixed.harness.tally import TALLY
 from tests.mixed.migration.migrated_cluster import MigratedCluster
-from tests.mixed.migration.workload import Workload
+from tests.mixed.workload.workload import Workload
 from tests.support.interbroker.clients import Clients
 
 RECORDS_PER_STEP = 200
@@ -47,7 +47,7 @@ def test_kafka_is_replaced_by_ours_and_back_under_load(
     cluster = MigratedCluster(classpath, tmp_path / "migrated", ibp)
     try:
         cluster.start_all()
-        with Workload(cluster, Clients(cluster.bootstrap)) as workload:
+        with Workload(cluster, Clients(cluster.bootstrap), "migrated") as workload:
             workload.spread_leaders()
             workload.make_progress(RECORDS_PER_STEP)
             for kind in (Kind.ODRADEK, Kind.KAFKA):

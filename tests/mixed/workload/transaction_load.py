@@ -11,9 +11,9 @@ from typing import Self
 
 from confluent_kafka import KafkaException, Producer
 from tests.mixed.harness.mixed_cluster import MixedCluster
-from tests.mixed.migration.completion_times import CompletionTimes
-from tests.mixed.migration.gate import Gate
-from tests.mixed.migration.transaction_ledger import Outcome
+from tests.mixed.workload.completion_times import CompletionTimes
+from tests.mixed.workload.gate import Gate
+from tests.mixed.workload.transaction_ledger import Outcome
 
 SECONDS_MAX = 120.0
 PAUSE_SECONDS = 0.05

@@ -1,4 +1,4 @@
-"""All clients of a migration: idempotent and transactional producers, and consumer groups."""
+"""All kinds of clients at once: idempotent and transactional producers, and consumer groups."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import NamedTuple, Self
 from tests.mixed.harness.coordinators import OFFSETS, TRANSACTIONS, partition_of, spread_leaders
 from tests.mixed.harness.load import compare, read_values
 from tests.mixed.harness.log_files import check_replicas_equal, read_high_watermark
-from tests.mixed.migration.completion_times import Gap
-from tests.mixed.migration.group_reader import GroupReader
-from tests.mixed.migration.migrated_cluster import MigratedCluster
-from tests.mixed.migration.rare_producer import RareProducer
-from tests.mixed.migration.timed_load import TimedLoad
-from tests.mixed.migration.transaction_ledger import Outcome, find_anomalies
-from tests.mixed.migration.transaction_load import TransactionLoad
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.workload.completion_times import Gap
+from tests.mixed.workload.group_reader import GroupReader
+from tests.mixed.workload.rare_producer import RareProducer
+from tests.mixed.workload.timed_load import TimedLoad
+from tests.mixed.workload.transaction_ledger import Outcome, find_anomalies
+from tests.mixed.workload.transaction_load import TransactionLoad
 from tests.support.interbroker.clients import Clients
 
-RECORDS, PAYMENTS, RARITIES = "records", "payments", "rarities"
-TOPICS = (RECORDS, PAYMENTS, RARITIES, OFFSETS, TRANSACTIONS)
 PARTITIONS = range(3)
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 TOPIC_CONFIG = {"segment.bytes": "262144"}
@@ -56,23 +54,29 @@ def name_of_partition(prefix: str, partition: int) -> str:
 class Workload:
     """Clients of which every partition of an internal topic, so every broker, coordinates some."""
 
-    def __init__(self, cluster: MigratedCluster, clients: Clients) -> None:
+    def __init__(self, cluster: MixedCluster, clients: Clients, name: str) -> None:
         self._cluster = cluster
         self._clients = clients
-        for topic in (RECORDS, PAYMENTS, RARITIES):
+        self.records, self.payments, self._rarities = (
+            f"{name}-records",
+            f"{name}-payments",
+            f"{name}-rarities",
+        )
+        self.topics = (self.records, self.payments, self._rarities, OFFSETS, TRANSACTIONS)
+        for topic in (self.records, self.payments, self._rarities):
             clients.create_topic(topic, ASSIGNMENT, TOPIC_CONFIG)
             for partition, (leader, *_) in enumerate(ASSIGNMENT):
                 cluster.wait_for_partition(topic, partition, leader=leader)
-        self.loads = [TimedLoad(cluster, RECORDS, PARTITIONS, prefix) for prefix in PREFIXES]
+        self.loads = [TimedLoad(cluster, self.records, PARTITIONS, prefix) for prefix in PREFIXES]
         self.readers = [
-            GroupReader(cluster, name_of_partition("readers", partition), RECORDS, PARTITIONS)
+            GroupReader(cluster, name_of_partition(f"{name}-readers", partition), self.records, PARTITIONS)
             for partition in PARTITIONS
         ]
         self.transactions = [
-            TransactionLoad(cluster, name_of_partition("payer", partition), PAYMENTS, PARTITIONS)
+            TransactionLoad(cluster, name_of_partition(f"{name}-payer", partition), self.payments, PARTITIONS)
             for partition in PARTITIONS
         ]
-        self._rare = RareProducer(cluster, RARITIES, PARTITIONS)
+        self._rare = RareProducer(cluster, self._rarities, PARTITIONS)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -102,7 +106,7 @@ class Workload:
 
     def spread_leaders(self) -> None:
         """Wait until all replicas are in sync, and let each broker lead a partition of each topic."""
-        for topic in TOPICS:
+        for topic in self.topics:
             spread_leaders(self._cluster, self._clients, topic)
 
     def make_progress(self, count: int) -> None:
@@ -125,7 +129,7 @@ class Workload:
                 stack.enter_context(load.paused())
             for transactions in self.transactions:
                 stack.enter_context(transactions.gate.closed())
-            ends = {partition: self._high_watermark(partition) for partition in PARTITIONS}
+            ends = {partition: self.high_watermark(partition) for partition in PARTITIONS}
             for reader in self.readers:
                 reader.wait_for_commits(ends)
             for reader in self.readers:
@@ -139,17 +143,17 @@ class Workload:
         for reader in self.readers:
             assert reader.journal.anomalies == []
             assert reader.stored_offsets() == reader.journal.committed
-        visible = {partition: self._read(PAYMENTS, partition) for partition in PARTITIONS}
+        visible = {partition: self._read(self.payments, partition) for partition in PARTITIONS}
         for each in self.transactions:
             own = {p: [v for v in values if v.startswith(each.prefix)] for p, values in visible.items()}
             assert find_anomalies(each.outcomes, own) == []
-        for topic in TOPICS:
+        for topic in self.topics:
             check_replicas_equal(self._cluster, topic, PARTITIONS)
 
     def _check_records(self) -> None:
         """Check that consumers and each group read exactly what was acknowledged."""
         for partition in PARTITIONS:
-            values = self._read(RECORDS, partition)
+            values = self._read(self.records, partition)
             for load in self.loads:
                 assert load.failures == []
                 own = [value for value in values if value.startswith(load.prefix)]
@@ -168,6 +172,7 @@ class Workload:
     def _read(self, topic: str, partition: int) -> list[bytes]:
         return read_values(self._cluster.bootstrap, topic, partition)
 
-    def _high_watermark(self, partition: int) -> int:
-        leader = self._cluster.znodes.partition_state(RECORDS, partition)["leader"]
-        return read_high_watermark(self._cluster.address(leader), RECORDS, partition)
+    def high_watermark(self, partition: int) -> int:
+        """Return the high watermark of a partition of the records."""
+        leader = self._cluster.znodes.partition_state(self.records, partition)["leader"]
+        return read_high_watermark(self._cluster.address(leader), self.records, partition)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.mixed.migration.completion_times import CompletionTimes
-from tests.mixed.migration.rare_producer import ProducerFields, check_sequences
-from tests.mixed.migration.read_journal import ReadJournal
-from tests.mixed.migration.transaction_ledger import Outcome, find_anomalies
+from tests.mixed.workload.completion_times import CompletionTimes
+from tests.mixed.workload.rare_producer import ProducerFields, check_sequences
+from tests.mixed.workload.read_journal import ReadJournal
+from tests.mixed.workload.transaction_ledger import Outcome, find_anomalies
 
 OUTCOMES = {b"0": Outcome.ABORTED, b"1": Outcome.COMMITTED, b"2": Outcome.UNKNOWN, b"3": Outcome.COMMITTED}
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, Message
 from tests.mixed.harness.load import FLUSH_SECONDS_MAX, PAUSE_SECONDS, Load
 from tests.mixed.harness.mixed_cluster import MixedCluster
-from tests.mixed.migration.completion_times import CompletionTimes, Gap
-from tests.mixed.migration.gate import Gate
+from tests.mixed.workload.completion_times import CompletionTimes, Gap
+from tests.mixed.workload.gate import Gate
 
 
 class TimedLoad(Load):

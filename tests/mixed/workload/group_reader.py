@@ -10,8 +10,8 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.mixed.harness.mixed_cluster import MixedCluster
-from tests.mixed.migration.gate import Gate
-from tests.mixed.migration.read_journal import ReadJournal
+from tests.mixed.workload.gate import Gate
+from tests.mixed.workload.read_journal import ReadJournal
 
 SECONDS_MAX = 120.0
 RECORDS_MAX = 500
