@@ -9,6 +9,7 @@ from tests.mixed.harness.kafka_tools import fetched_classpath
 from tests.mixed.harness.mixed_cluster import MixedCluster
 from tests.mixed.harness.run_choice import CONTROLLER_KIND, SHAPE, describe
 from tests.mixed.harness.tally import TALLY
+from tests.mixed.roles.role_matrix import MATRIX
 from tests.support.interbroker.clients import Clients
 
 KAFKA_VERSION = "3.9.1"
@@ -42,3 +43,6 @@ def clients(cluster: MixedCluster) -> Clients:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"mixed cluster {describe()}: {TALLY.describe()}")
+    if MATRIX.has_results:
+        for line in MATRIX.describe():
+            terminalreporter.write_line(line)
