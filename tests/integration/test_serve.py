@@ -188,6 +188,21 @@ def test_check_config_writes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("inter.broker.protocol.version=2.7", "inter.broker.protocol.version: must be between 2.8-IV0 and "),
+        ("zookeeper.set.acl=true", "zookeeper.set.acl: requires an authenticated session"),
+        ("replica.selector.class=com.example.Nearest", "replica.selector.class must be "),
+    ],
+)
+def test_check_config_rejects_what_a_start_would_reject(tmp_path: Path, setting: str, problem: str) -> None:
+    zookeeper = ("--set", "zookeeper.connect=127.0.0.1:2181/kafka")
+    (error,) = startup_errors("--check-config", *zookeeper, "--set", setting, cwd=tmp_path)
+    assert error.startswith(f"odradek: {problem}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_info_log_has_all_important_events_and_is_short(tmp_path: Path) -> None:
     options = ("--ephemeral", "--log-level", "info", "--log-format", "json")
     with serving(*options, cwd=tmp_path) as (process, lines):

@@ -15,6 +15,7 @@ from typing import Any
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Ensemble, Environment
 from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
+from odradek.broker.start_checks import check_settings, is_store_shared
 from odradek.config import broker as settings
 from odradek.config import derived, sources
 from odradek.config.listeners import ListenerEndpoint, listeners
@@ -85,6 +86,11 @@ def _check(options: ServeOptions, variables: Mapping[str, str]) -> int:
     loaded = sources.load(_read(options.config), variables, arguments(options, options.data_dir))
     for warning in loaded.warnings:
         _print(f"warning: {warning}")
+    check_settings(loaded.settings, loaded.raw_values)
+    if is_store_shared(loaded.settings):
+        from odradek.store.zookeeper.options import read_options
+
+        read_options(loaded.settings)
     paths = [] if options.ephemeral else [Path(path).absolute() for path in derived.log_dirs(loaded.settings)]
     if problems := [problem for path in paths if (problem := _directory_problem(path))]:
         return _print_errors(problems)
