@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.simulation.plants import PLANTS, SimulationPlant
+from tests.simulation.plants import PLANTS, Edit, SimulationPlant
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1200
@@ -30,13 +30,14 @@ class Trial(NamedTuple):
 
 DIVERGENT = "divergent_tails"
 EXPIRED = "session_expired and ours"
+MIGRATION = "migration and 3.9"
 TRIALS: Final = [
     Trial("acknowledge before the high watermark", DIVERGENT),
     Trial("do not truncate what the leader does not have", DIVERGENT),
     Trial("keep the leader epochs of truncated records", DIVERGENT),
     Trial("a diverging fetch counts as progress", DIVERGENT),
     Trial("no start offset for a new leader epoch", DIVERGENT),
-    Trial("acknowledge although another broker became leader meanwhile", EXPIRED),
+    Trial("acknowledge although another broker became leader meanwhile", "queued_requests and ours"),
     Trial("accept an outdated LeaderAndIsr", EXPIRED),
     Trial("accept requests of a former controller", "controllers"),
     Trial("truncate to the high watermark when becoming follower", DIVERGENT),
@@ -77,8 +78,33 @@ TRIALS: Final = [
             "odradek/replication/control_requests.py",
             "        return RoleDecision(False, ErrorCode.INCONSISTENT_TOPIC_ID)\n",
             "        pass\n",
+            also=(
+                Edit(
+                    "odradek/log/partition_metadata_file.py",
+                    "        if self.topic_id is not None:\n            raise BrokerError(\n",
+                    "        if False:\n            raise BrokerError(\n",
+                ),
+            ),
         ),
         "former_topic and ours",
+    ),
+    Trial(
+        SimulationPlant(
+            "write producer snapshots without producers",
+            "odradek/log/producers/producer_state_manager.py",
+            "                    file.append(encode_snapshot(producers))\n",
+            "                    file.append(encode_snapshot([]))\n",
+        ),
+        MIGRATION,
+    ),
+    Trial(
+        SimulationPlant(
+            "take the producers of a snapshot for unknown",
+            "odradek/log/producers/producer_state_manager.py",
+            "offset, decode_snapshot(context.files.read_whole(path), path)\n",
+            "offset, decode_snapshot(context.files.read_whole(path), path)[:0]\n",
+        ),
+        MIGRATION,
     ),
 ]
 

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kio.schema.metadata.v8 import request as metadata
 from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
-from tests.mixed.harness.run_choice import KAFKA, OURS
+from tests.mixed.harness.run_choice import KAFKA, OURS, others_than
+from tests.mixed.harness.znodes import CONTROLLER
 from tests.support.interbroker.clients import TOPIC_CONFIG, Clients
 from tests.support.raw_connection import RawConnection
 
@@ -27,23 +28,41 @@ def test_all_brokers_learn_of_a_new_topic(cluster: MixedCluster) -> None:
         cluster.wait_for_partition("membership", partition, leader=leader)
 
 
-def test_our_broker_creates_topics_through_the_controller(cluster: MixedCluster) -> None:
-    cluster.specs[OURS].settings["auto.create.topics.enable"] = "true"
-    cluster.restart(OURS)
+def request_topic(cluster: MixedCluster, broker: int, topic: str) -> None:
+    """Send one Metadata request that creates a topic; clients would repeat it."""
     request = metadata.MetadataRequest(
-        topics=(metadata.MetadataRequestTopic(name="auto-created"),),  # type: ignore[arg-type]
+        topics=(metadata.MetadataRequestTopic(name=topic),),  # type: ignore[arg-type]
         allow_auto_topic_creation=True,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    with RawConnection(cluster.address(OURS)) as connection:
+    with RawConnection(cluster.address(broker)) as connection:
         connection.exchange(request)
+
+
+def test_our_broker_creates_topics_through_the_controller(cluster: MixedCluster) -> None:
+    cluster.specs[OURS].settings["auto.create.topics.enable"] = "true"
+    cluster.restart(OURS)
+    request_topic(cluster, OURS, "auto-created")
     cluster.wait_for_partition("auto-created")
 
 
-@pytest.mark.parametrize(
-    ("writer", "reader"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["by-kafka", "by-odradek"]
-)
+@pytest.mark.parametrize("broker", [OURS, KAFKA], ids=["ours", "kafka"])
+def test_broker_creates_a_topic_although_the_controller_moves(cluster: MixedCluster, broker: int) -> None:
+    """The controller resigns with the request in its socket, and the broker asks the next one."""
+    topic = f"auto-created-{broker}"
+    controller = others_than(broker)[0]
+    cluster.specs[broker].settings["auto.create.topics.enable"] = "true"
+    cluster.restart(broker)
+    cluster.elect_controller(controller)
+    with cluster.paused(controller):
+        request_topic(cluster, broker, topic)
+        cluster.znodes.delete(CONTROLLER)
+        cluster.wait_until(lambda: cluster.znodes.controller() != controller)
+    cluster.wait_for_partition(topic)
+
+
+@pytest.mark.parametrize(("writer", "reader"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["by-kafka", "by-odradek"])
 def test_config_written_by_one_broker_is_applied_by_the_other(
     cluster: MixedCluster, clients: Clients, writer: int, reader: int
 ) -> None:

@@ -1,7 +1,8 @@
 """An idempotent producer that is idle while a broker is replaced.
 
 A broker that takes over a partition knows its sequence numbers from the producer snapshot of its predecessor
-alone. The batches of a busy producer, replicated before the broker leads, would hide a wrong snapshot.
+alone. The batches of a busy producer, replicated before the broker leads, would hide a wrong snapshot. A
+leader that knows nothing of a producer accepts any sequence number: so the last batch is sent twice, too.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from confluent_kafka import Producer
 from tests.mixed.harness.load import read_values
 from tests.mixed.harness.log_files import Batch, read_batches
 from tests.mixed.harness.mixed_cluster import BROKERS, MixedCluster
+from tests.support.kio_requests import produce_request, produced_partition
+from tests.support.raw_connection import RawConnection
 
 SECONDS_MAX = 60.0
 PRODUCER = struct.Struct(">qhi")
 PRODUCER_AT = 43
+OFFSET_BYTES = 8
 
 
 class ProducerFields(NamedTuple):
@@ -45,6 +49,23 @@ class RareProducer:
         if self._producer.flush(SECONDS_MAX):
             raise TimeoutError(f"records must be acknowledged within {SECONDS_MAX} s")
         self._count += 1
+
+    @property
+    def has_sent(self) -> bool:
+        return self._count > 0
+
+    def repeat(self) -> None:
+        """Send the last batch of each partition again, as after a lost answer: it must not be written."""
+        for partition in self._partitions:
+            leader = self._cluster.znodes.partition_state(self._topic, partition)["leader"]
+            last = read_batches(self._cluster.replica_path(leader, self._topic, partition))[-1]
+            sent = bytes(OFFSET_BYTES) + last.data[OFFSET_BYTES:]
+            with RawConnection(self._cluster.address(leader)) as connection:
+                response = connection.exchange(produce_request(self._topic, sent, partition=partition))
+            result = produced_partition(response)
+            assert (int(result.error_code), int(result.base_offset)) == (0, last.base_offset), (
+                f"{self._topic}-{partition}: broker {leader} does not know its last batch: {result}"
+            )
 
     def check(self) -> None:
         """Check that the records are there once, and that no broker refused a sequence number."""

@@ -111,6 +111,8 @@ class Workload:
 
     def make_progress(self, count: int) -> None:
         """Wait for more acknowledged records and ended transactions; let the idle producer send, too."""
+        if self._rare.has_sent:
+            self._rare.repeat()
         self._rare.send()
         goals = [len(each.outcomes) + 2 for each in self.transactions]
         for load in self.loads:

@@ -1,0 +1,121 @@
+"""A link in front of a broker's listener that can lose the answers to requests of an API."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from tests.mixed.harness.tally import TALLY
+
+LENGTH = struct.Struct(">i")
+REQUEST_HEADER = struct.Struct(">hhi")
+"""API key, version, correlation id."""
+CHUNK_BYTES = 1 << 16
+ACCEPT_SECONDS = 0.2
+
+
+class LossyLink:
+    """Listens on ``port``; a broker with this port in ``advertised.listeners`` is reached through it.
+
+    A lost answer leaves its connection open: the client waits until its own timeout.
+    """
+
+    def __init__(self, broker_port: int) -> None:
+        self.lost = 0
+        self._broker_port = broker_port
+        self._lost_api: int | None = None
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(ACCEPT_SECONDS)
+        self.port: int = self._server.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        self._is_closed = threading.Event()
+        self._accepting = threading.Thread(target=self._accept)
+
+    def __enter__(self) -> Self:
+        self._accepting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_closed.set()
+        self._accepting.join()
+        self._server.close()
+        for end in self._sockets:
+            _close(end)
+
+    def lose_answers(self, api_key: int) -> None:
+        """Lose the answers to requests of this API from now on, also to those under way."""
+        self._lost_api = api_key
+
+    def lose_nothing(self) -> None:
+        self._lost_api = None
+
+    def _accept(self) -> None:
+        while not self._is_closed.is_set():
+            with suppress(TimeoutError):
+                client, _ = self._server.accept()
+                self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            broker = socket.create_connection(("127.0.0.1", self._broker_port))
+        except OSError:
+            client.close()
+            return
+        client.settimeout(None)
+        self._sockets += [client, broker]
+        api_keys: dict[int, int] = {}
+        for target in (self._forward_requests, self._forward_answers):
+            threading.Thread(target=target, args=(client, broker, api_keys), daemon=True).start()
+
+    def _forward_requests(
+        self, client: socket.socket, broker: socket.socket, api_keys: dict[int, int]
+    ) -> None:
+        with suppress(OSError, EOFError):
+            while True:
+                body = _receive_frame(client)
+                api_key, _, correlation_id = REQUEST_HEADER.unpack_from(body)
+                api_keys[correlation_id] = api_key
+                broker.sendall(LENGTH.pack(len(body)) + body)
+        _close(client, broker)
+
+    def _forward_answers(
+        self, client: socket.socket, broker: socket.socket, api_keys: dict[int, int]
+    ) -> None:
+        with suppress(OSError, EOFError):
+            while True:
+                body = _receive_frame(broker)
+                (correlation_id,) = LENGTH.unpack_from(body)
+                if api_keys.pop(correlation_id, None) == self._lost_api is not None:
+                    self.lost += 1
+                    TALLY.faults["lost answers"] += 1
+                else:
+                    client.sendall(LENGTH.pack(len(body)) + body)
+        _close(client, broker)
+
+
+def _receive_frame(end: socket.socket) -> bytes:
+    (length,) = LENGTH.unpack(_receive(end, LENGTH.size))
+    return _receive(end, length)
+
+
+def _receive(end: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        chunk = end.recv(min(count - len(data), CHUNK_BYTES))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return bytes(data)
+
+
+def _close(*ends: socket.socket) -> None:
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

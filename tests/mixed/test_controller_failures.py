@@ -1,0 +1,107 @@
+"""The controller fails in the middle of its work with a leader, or as the leader itself."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+from tests.mixed.harness.load import Load, check_load, compare, read_values
+from tests.mixed.harness.log_files import check_replicas_equal, read_batches
+from tests.mixed.harness.lossy_link import LossyLink
+from tests.mixed.harness.mixed_cluster import MixedCluster
+from tests.mixed.harness.run_choice import KAFKA, KAFKA_BROKERS, OURS, others_than
+from tests.mixed.harness.tally import TALLY
+from tests.support.interbroker.clients import Clients
+
+ALTER_PARTITION = 56
+RECORDS_BETWEEN_FAULTS = 200
+PENDING_BATCHES = 30
+PAUSE_SECONDS = 30.0
+PATIENT_MS = 150_000
+"""Clients that keep their connections and requests during the pause of a broker."""
+
+
+@pytest.mark.parametrize(
+    ("controller", "leader"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["ours-leads", "kafka-leads"]
+)
+def test_leader_changes_its_isr_after_lost_answers_under_the_next_controller(
+    cluster: MixedCluster, clients: Clients, controller: int, leader: int
+) -> None:
+    """The controller has stored a larger ISR, of which the leader does not hear; then another is elected."""
+    topic = f"lost-answers-{leader}"
+    (third,) = others_than(controller, leader)
+    spec = cluster.specs[controller]
+    with LossyLink(spec.port) as link:
+        spec.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{link.port}"
+        cluster.restart(controller)
+        cluster.elect_controller(controller)
+        clients.create_topic(topic, [[leader, third, controller]])
+        cluster.wait_for_partition(topic, leader=leader)
+        with Load(cluster, topic) as load:
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+            cluster.kill(third)
+            cluster.wait_for_partition(topic, isr=[leader, controller])
+            link.lose_answers(ALTER_PARTITION)
+            cluster.start(third)
+            cluster.wait_until(lambda: third in cluster.znodes.partition_state(topic)["isr"])
+            cluster.wait_until(lambda: link.lost > 0)
+            assert cluster.znodes.controller() == controller
+            cluster.elect_controller(third)
+            link.lose_nothing()
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+            cluster.wait_for_partition(topic, leader=leader)
+            cluster.kill(controller)
+            cluster.wait_for_partition(topic, leader=leader, isr=[leader, third])
+            spec.settings.clear()
+            cluster.start(controller)
+            cluster.wait_for_partition(topic, leader=leader)  # the leader has added the replica
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    check_load(cluster, load)
+    check_replicas_equal(cluster, topic)
+
+
+@pytest.mark.parametrize(
+    ("victim", "follower"), [(OURS, KAFKA_BROKERS[0]), (KAFKA, OURS)], ids=["ours", "kafka"]
+)
+def test_leader_and_controller_resumes_with_queued_requests_after_its_session(
+    cluster: MixedCluster, clients: Clients, victim: int, follower: int
+) -> None:
+    """The log has records that no follower has when the broker is paused, and their producers wait for it.
+
+    After 30 s it goes on as if it led. It must not acknowledge them when it learns that it does not.
+    """
+    topic = f"queued-{victim}"
+    cluster.elect_controller(victim)
+    clients.create_topic(topic, [[victim, follower]], {"min.insync.replicas": "1"})
+    cluster.wait_for_partition(topic, leader=victim, isr=[victim, follower])
+    epoch = cluster.znodes.broker_epoch(victim) or 0
+    with (
+        Load(cluster, topic, prefix=b"patient", timeout_ms=PATIENT_MS) as patient,
+        Load(cluster, topic, prefix=b"tail", acks="1", timeout_ms=PATIENT_MS) as noise,
+        Load(cluster, topic, prefix=b"usual") as usual,
+        ExitStack() as resuming,
+    ):
+        patient.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        with cluster.paused(follower):
+            count = len(read_batches(cluster.replica_path(victim, topic)))
+            cluster.wait_until(
+                lambda: len(read_batches(cluster.replica_path(victim, topic))) > count + PENDING_BATCHES
+            )
+            resuming.enter_context(cluster.paused(victim))
+        paused_at = time.monotonic()
+        cluster.wait_until(lambda: cluster.znodes.broker_epoch(victim) is None)
+        TALLY.faults["expired sessions"] += 1
+        cluster.wait_for_partition(topic, leader=follower, isr=[follower])
+        usual.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.wait_until(lambda: time.monotonic() > paused_at + PAUSE_SECONDS)
+        resuming.close()
+        cluster.wait_until(lambda: (cluster.znodes.broker_epoch(victim) or 0) > epoch)
+        cluster.wait_for_partition(topic, leader=follower, isr=[victim, follower])
+        for load in (patient, usual):
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+    for load in (patient, usual):
+        check_load(cluster, load)
+    check_replicas_equal(cluster, topic, replicas=[victim, follower])
+    tails = [value for value in read_values(cluster.bootstrap, topic) if value.startswith(b"tail")]
+    assert compare(noise.acknowledged[0], tails).lost > 0, "no tail diverged"
