@@ -48,6 +48,16 @@ class MigratedCluster(MixedCluster):
             self._check_skipped_recovery(broker)
         assert [read_properties(log_dir / META_PROPERTIES) for log_dir in spec.log_dirs] == identity
 
+    def replace_killed(self, broker: int, kind: Kind) -> None:
+        """Kill the broker and start one of the other kind, which recovers its logs."""
+        spec = self.specs[broker]
+        assert spec.kind is not kind
+        self.kill(broker)
+        for log_dir in spec.log_dirs:
+            assert not (log_dir / CLEAN_SHUTDOWN).exists(), f"{log_dir} must need recovery"
+        spec.kind = kind
+        self.start_until_registered(broker)
+
     def _check_skipped_recovery(self, broker: int) -> None:
         """Check that Kafka found the logs that ours had closed complete."""
         output = (self.home / f"broker-{broker}.out").read_text(errors="replace")

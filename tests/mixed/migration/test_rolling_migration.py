@@ -61,3 +61,22 @@ def test_kafka_is_replaced_by_ours_and_back_under_load(
     finally:
         cluster.close()
     TALLY.acknowledged += figures.acknowledged
+
+
+@pytest.mark.timeout(900)
+def test_killed_broker_is_replaced_by_the_other_kind_and_back(classpath: str, tmp_path: Path) -> None:
+    cluster = MigratedCluster(classpath, tmp_path / "killed", LATEST_IBP)
+    try:
+        cluster.start_all()
+        with Workload(cluster, Clients(cluster.bootstrap), "killed") as workload:
+            workload.spread_leaders()
+            workload.make_progress(RECORDS_PER_STEP)
+            for kind in (Kind.ODRADEK, Kind.KAFKA):
+                cluster.replace_killed(0, kind)
+                workload.spread_leaders()
+                workload.make_progress(RECORDS_PER_STEP)
+                with workload.quiet():
+                    workload.check()
+            TALLY.acknowledged += workload.figures.acknowledged
+    finally:
+        cluster.close()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tests.mixed.harness.broker_spec import Kind
 
 COLUMN_WIDTH = 16
-NAME_WIDTH = 32
+NAME_WIDTH = 34
 KIND_NAMES: Final = {Kind.ODRADEK: "ours", Kind.KAFKA: "Kafka's"}
 
 

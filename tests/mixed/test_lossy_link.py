@@ -1,0 +1,62 @@
+"""The link loses the answers to one API, and forwards all others."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.mixed.harness.lossy_link import LossyLink
+
+LOST, KEPT = 56, 3
+SECONDS_MAX = 10.0
+SILENCE_SECONDS = 0.3
+
+
+def echo(server: socket.socket) -> None:
+    """Answer each request on one connection with its correlation id."""
+    connection, _ = server.accept()
+    with connection:
+        while head := connection.recv(4, socket.MSG_WAITALL):
+            body = connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+            connection.sendall(struct.pack(">i", 4) + body[4:8])
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=echo, args=(listening,))
+        thread.start()
+        yield listening
+        thread.join(SECONDS_MAX)
+
+
+def send(client: socket.socket, api_key: int, correlation_id: int) -> None:
+    client.sendall(struct.pack(">ihhi", 8, api_key, 0, correlation_id))
+
+
+def receive(client: socket.socket) -> int:
+    length, correlation_id = struct.unpack(">ii", client.recv(8, socket.MSG_WAITALL))
+    assert length == 4
+    return int(correlation_id)
+
+
+def test_answers_of_one_api_are_lost_and_the_connection_stays(server: socket.socket) -> None:
+    with LossyLink(server.getsockname()[1]) as link:
+        with socket.create_connection(("127.0.0.1", link.port)) as client:
+            client.settimeout(SECONDS_MAX)
+            send(client, LOST, 1)
+            assert receive(client) == 1
+            link.lose_answers(LOST)
+            send(client, LOST, 2)
+            send(client, KEPT, 3)
+            assert receive(client) == 3
+            assert link.lost == 1
+            link.lose_nothing()
+            send(client, LOST, 4)
+            assert receive(client) == 4
+            client.settimeout(SILENCE_SECONDS)
+            with pytest.raises(TimeoutError):
+                client.recv(1)
