@@ -44,19 +44,21 @@ def receive(client: socket.socket) -> int:
 
 
 def test_answers_of_one_api_are_lost_and_the_connection_stays(server: socket.socket) -> None:
-    with LossyLink(server.getsockname()[1]) as link:
-        with socket.create_connection(("127.0.0.1", link.port)) as client:
-            client.settimeout(SECONDS_MAX)
-            send(client, LOST, 1)
-            assert receive(client) == 1
-            link.lose_answers(LOST)
-            send(client, LOST, 2)
-            send(client, KEPT, 3)
-            assert receive(client) == 3
-            assert link.lost == 1
-            link.lose_nothing()
-            send(client, LOST, 4)
-            assert receive(client) == 4
-            client.settimeout(SILENCE_SECONDS)
-            with pytest.raises(TimeoutError):
-                client.recv(1)
+    with (
+        LossyLink(server.getsockname()[1]) as link,
+        socket.create_connection(("127.0.0.1", link.port)) as client,
+    ):
+        client.settimeout(SECONDS_MAX)
+        send(client, LOST, 1)
+        assert receive(client) == 1
+        link.lose_answers(LOST)
+        send(client, LOST, 2)
+        send(client, KEPT, 3)
+        assert receive(client) == 3
+        assert link.lost == 1
+        link.lose_nothing()
+        send(client, LOST, 4)
+        assert receive(client) == 4
+        client.settimeout(SILENCE_SECONDS)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
