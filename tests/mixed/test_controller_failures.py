@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from tests.mixed.harness.load import Load, check_load, compare, read_values
@@ -12,6 +13,7 @@ from tests.mixed.harness.lossy_link import LossyLink
 from tests.mixed.harness.mixed_cluster import MixedCluster
 from tests.mixed.harness.run_choice import KAFKA, KAFKA_BROKERS, OURS, others_than
 from tests.mixed.harness.tally import TALLY
+from tests.support.broker import free_port
 from tests.support.interbroker.clients import Clients
 
 ALTER_PARTITION = 56
@@ -20,6 +22,23 @@ PENDING_BATCHES = 30
 PAUSE_SECONDS = 30.0
 PATIENT_MS = 150_000
 """Clients that keep their connections and requests during the pause of a broker."""
+
+
+@contextmanager
+def linked(cluster: MixedCluster, broker: int) -> Iterator[LossyLink]:
+    """Restart a broker behind a link at its address; at the end, kill it."""
+    spec, port = cluster.specs[broker], free_port()
+    cluster.stop(broker)
+    with LossyLink(spec.port, port) as link:
+        spec.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
+        spec.settings["advertised.listeners"] = f"PLAINTEXT://{spec.address}"
+        try:
+            cluster.start(broker)
+            yield link
+        finally:
+            spec.settings.clear()
+            if broker in cluster.running:
+                cluster.kill(broker)
 
 
 @pytest.mark.parametrize(
@@ -31,17 +50,15 @@ def test_leader_changes_its_isr_after_lost_answers_under_the_next_controller(
     """The controller has stored a larger ISR, of which the leader does not hear; then another is elected."""
     topic = f"lost-answers-{leader}"
     (third,) = others_than(controller, leader)
-    spec = cluster.specs[controller]
-    with LossyLink(spec.port) as link:
-        spec.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{link.port}"
-        cluster.restart(controller)
-        cluster.elect_controller(controller)
-        clients.create_topic(topic, [[leader, third, controller]])
-        cluster.wait_for_partition(topic, leader=leader)
-        with Load(cluster, topic) as load:
+    clients.create_topic(topic, [[leader, third, controller]])
+    cluster.wait_for_partition(topic, leader=leader)
+    with Load(cluster, topic) as load:
+        with linked(cluster, controller) as link:
+            cluster.elect_controller(controller)
+            cluster.wait_for_partition(topic)
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
             cluster.kill(third)
-            cluster.wait_for_partition(topic, isr=[leader, controller])
+            cluster.wait_for_partition(topic, leader=leader, isr=[leader, controller])
             link.lose_answers(ALTER_PARTITION)
             cluster.start(third)
             cluster.wait_until(lambda: third in cluster.znodes.partition_state(topic)["isr"])
@@ -51,12 +68,10 @@ def test_leader_changes_its_isr_after_lost_answers_under_the_next_controller(
             link.lose_nothing()
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
             cluster.wait_for_partition(topic, leader=leader)
-            cluster.kill(controller)
-            cluster.wait_for_partition(topic, leader=leader, isr=[leader, third])
-            spec.settings.clear()
-            cluster.start(controller)
-            cluster.wait_for_partition(topic, leader=leader)  # the leader has added the replica
-            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        cluster.wait_for_partition(topic, leader=leader, isr=[leader, third])
+        cluster.start(controller)
+        cluster.wait_for_partition(topic, leader=leader)  # the leader has added the replica
+        load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.mixed.harness.lossy_link import LossyLink
+from tests.support.broker import free_port
 
 LOST, KEPT = 56, 3
 SECONDS_MAX = 10.0
@@ -44,9 +45,10 @@ def receive(client: socket.socket) -> int:
 
 
 def test_answers_of_one_api_are_lost_and_the_connection_stays(server: socket.socket) -> None:
+    port = free_port()
     with (
-        LossyLink(server.getsockname()[1]) as link,
-        socket.create_connection(("127.0.0.1", link.port)) as client,
+        LossyLink(port, server.getsockname()[1]) as link,
+        socket.create_connection(("127.0.0.1", port)) as client,
     ):
         client.settimeout(SECONDS_MAX)
         send(client, LOST, 1)

@@ -19,18 +19,17 @@ ACCEPT_SECONDS = 0.2
 
 
 class LossyLink:
-    """Listens on ``port``; a broker with this port in ``advertised.listeners`` is reached through it.
+    """Listens on ``port``; a broker that listens elsewhere and advertises it is reached through the link.
 
     A lost answer leaves its connection open: the client waits until its own timeout.
     """
 
-    def __init__(self, broker_port: int) -> None:
+    def __init__(self, port: int, broker_port: int) -> None:
         self.lost = 0
         self._broker_port = broker_port
         self._lost_api: int | None = None
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server(("127.0.0.1", port))
         self._server.settimeout(ACCEPT_SECONDS)
-        self.port: int = self._server.getsockname()[1]
         self._sockets: list[socket.socket] = []
         self._is_closed = threading.Event()
         self._accepting = threading.Thread(target=self._accept)
