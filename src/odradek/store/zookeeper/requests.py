@@ -68,7 +68,8 @@ def encode_op(op: Op, chroot: Chroot, sets_acl: bool) -> Any:
         if op.path == "/":
             raise NodeExists(op.path)
         flags = (_EPHEMERAL if op.ephemeral else 0) | (_SEQUENCE if op.sequence else 0)
-        return Create(path, bytes(op.data), default_acls(op.path, sets_acl), flags)
+        # Kafka parses empty data, but takes a node without data for one that was never written.
+        return Create(path, bytes(op.data) or None, default_acls(op.path, sets_acl), flags)
     if isinstance(op, SetDataOp):
         return SetData(path, bytes(op.data), op.version)
     if isinstance(op, DeleteOp):

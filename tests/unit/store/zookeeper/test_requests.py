@@ -38,6 +38,13 @@ def test_operations_are_encoded_below_the_chroot() -> None:
     assert encode_op(CheckOp("/a", 7), KAFKA, sets_acl=False)[:] == ("/kafka/a", 7)
 
 
+def test_node_without_data_is_created_without_data_not_with_empty_data() -> None:
+    """Kafka's controller parses the empty data of ``/latest_producer_id_block``, and allocates no ids."""
+    create = encode_op(CreateOp("/latest_producer_id_block"), ROOT, sets_acl=False)
+    assert create.data is None
+    assert create.serialize()[4 + len(create.path) :][:4] == b"\xff\xff\xff\xff"
+
+
 def test_root_is_neither_created_nor_deleted() -> None:
     with pytest.raises(NodeExists):
         encode_op(CreateOp("/"), KAFKA, sets_acl=False)
