@@ -144,16 +144,18 @@ class FaultCluster:
         """Return variables that the process of a broker has besides ours."""
         return {}
 
-    def _launch(self, broker: int) -> None:
-        properties = {
+    def _settings(self, broker: int) -> dict[str, str]:
+        return {
             **SETTINGS,
             "broker.id": str(broker),
             "listeners": f"PLAINTEXT://{self.address(broker)}",
             "log.dirs": ",".join(map(str, self.log_dirs(broker))),
             "zookeeper.connect": self._zookeeper_connect(broker),
         }
+
+    def _launch(self, broker: int) -> None:
         path = self.home / f"broker-{broker}.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        path.write_text("".join(f"{name}={value}\n" for name, value in self._settings(broker).items()))
         odradek = Path(sys.executable).with_name("odradek")
         command = self.network.command(broker, [str(odradek), "serve", "--config", str(path)])
         self._processes[broker] = ServerProcess(command, self.output(broker), None, self._environment(broker))

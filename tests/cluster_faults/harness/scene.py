@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from tests.cluster_faults.harness.fault_cluster import FaultCluster
 from tests.cluster_faults.harness.senders import ConfluentSender
 from tests.faults.clients.actors import Actor, Reader, Sender, Transactor
 from tests.faults.clients.checker import check_history, never_polled
-from tests.faults.clients.history import ConsumerPart, History, Log, ProducerPart
+from tests.faults.clients.history import ConsumerPart, History, Log, ProducerPart, Send
 from tests.faults.fault_report import FaultReport
 from tests.mixed.harness.coordinators import partition_of
 from tests.support.interbroker.clients import Clients
@@ -45,6 +46,8 @@ class Scene:
         self.report = FaultReport(name, seed)
         self.clients = Clients(cluster.bootstrap)
         self.history = History()
+        self.moments: list[float] = []
+        """When faults began, in seconds of the monotonic clock."""
         self._producers: list[Actor] = []
         self._readers: list[Actor] = []
 
@@ -66,15 +69,30 @@ class Scene:
         ]
         self._readers = [Reader(bootstrap, part, self._own_rng()) for part in readers]
         for actor in (*self._producers, *self._readers):
-            actor.topic = self.topic
-            actor.pause_seconds_max = PAUSE_SECONDS_MAX
-            actor.burst_max = BURST_MAX
-            actor.options = OPTIONS
-            if isinstance(actor, Reader):
-                actor.group = self.group
-            actor.start()
+            self._start(actor)
         self.wait_for_progress()
         return self
+
+    def _start(self, actor: Actor) -> None:
+        actor.topic = self.topic
+        actor.pause_seconds_max = PAUSE_SECONDS_MAX
+        actor.burst_max = BURST_MAX
+        actor.options = OPTIONS
+        if isinstance(actor, Reader):
+            actor.group = self.group
+        actor.start()
+
+    @contextmanager
+    def another_reader(self) -> Iterator[None]:
+        """Have one more member of the group for a while: it rebalances at both ends."""
+        part = ConsumerPart(f"reader{len(self.history.consumers)}")
+        self.history.consumers.append(part)
+        reader = Reader(self.cluster.bootstrap, part, self._own_rng())
+        self._start(reader)
+        try:
+            yield
+        finally:
+            self.end([reader])
 
     def _own_rng(self) -> random.Random:
         return random.Random(self.rng.random())
@@ -99,7 +117,8 @@ class Scene:
         return self.cluster.leader(TRANSACTIONS_TOPIC, partition_of(self.transactional_id))
 
     def note(self, what: str) -> None:
-        """Count a fault."""
+        """Count a fault that begins now."""
+        self.moments.append(time.monotonic())
         self.report.faults += 1
         self.report.outcomes[what] += 1
 
@@ -129,6 +148,16 @@ class Scene:
             return sum(transaction.outcome == "committed" for transaction in list(part.transactions))
         return sum(send.offset >= 0 for send in list(part.sends))
 
+    def unavailable_seconds(self) -> list[float]:
+        """Return how long each fault kept each partition from acknowledging a record sent after it began."""
+        sends = [send for part in self.history.producers for send in part.sends]
+        return [
+            seconds
+            for moment in self.moments
+            for partition in range(PARTITIONS)
+            if (seconds := seconds_until_acknowledged(sends, partition, moment)) is not None
+        ]
+
     def _progress(self) -> dict[str, tuple[int, str]]:
         return {part.name: (self._done(part), part.problem) for part in self.history.producers}
 
@@ -142,16 +171,16 @@ class Scene:
                 self.cluster.restore()
                 self.wait_for_progress()
         finally:
-            self._end(self._producers)
+            self.end(self._producers)
             if error is not None:
-                self._end(self._readers)
+                self.end(self._readers)
         if error is None:
             self._check()
 
     def _check(self) -> None:
         written, committed = (read_log(self.cluster.bootstrap, self.topic, level) for level in LEVELS)
         wait_for(lambda: not list(never_polled(self.history, committed)), None)
-        self._end(self._readers)
+        self.end(self._readers)
         self.cluster.wait_until_in_sync([self.topic])
         violations = [
             *check_history(self.history, written, committed),
@@ -163,12 +192,24 @@ class Scene:
         sends = [send for part in self.history.producers for send in part.sends]
         self.report.acknowledged += sum(send.offset >= 0 for send in sends)
 
-    def _end(self, actors: list[Actor]) -> None:
+    def end(self, actors: Sequence[Actor]) -> None:
+        """Stop actors and wait for them."""
         for actor in actors:
             actor.stop()
         for actor in actors:
             actor.join(END_SECONDS_MAX)
             self.report.check(not actor.is_alive(), f"{actor.name} did not end")
+
+
+def seconds_until_acknowledged(sends: Sequence[Send], partition: int, moment: float) -> float | None:
+    """Return when the first record sent after a moment was acknowledged, in seconds after it."""
+    moments = (
+        send.acknowledged_s
+        for send in sends
+        if send.partition == partition and send.sent_s > moment and send.acknowledged_s is not None
+    )
+    first = min(moments, default=None)
+    return None if first is None else first - moment
 
 
 def client_errors(parts: Sequence[ProducerPart]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class ConfluentSender(Actor):
             send.callbacks += 1
             offset = message.offset()
             if error is None and offset is not None:
-                send.offset = offset
+                send.acknowledge(offset)
             else:
                 send.error = str(error)
 

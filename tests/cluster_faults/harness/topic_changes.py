@@ -71,8 +71,12 @@ def change_topics(scene: Scene, away: Away) -> None:
 
 def reassign(scene: Scene, topic: str, replicas: Sequence[int]) -> None:
     """Begin to move a partition; nothing has to be done yet when this returns."""
+    reassign_partition(scene, topic, 0, replicas)
+
+
+def reassign_partition(scene: Scene, topic: str, partition: int, replicas: Sequence[int]) -> None:
     host, _, port = scene.cluster.address(scene.cluster.controller()).rpartition(":")
-    scene.clients.reassign(int(port), topic, 0, replicas, host)
+    scene.clients.reassign(int(port), topic, partition, replicas, host)
 
 
 def _values(kind: str) -> list[str]:

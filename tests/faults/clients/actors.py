@@ -97,7 +97,7 @@ def _noting(send: Send) -> Any:
     def on_result(metadata: Any, error: BaseException | None) -> None:
         send.callbacks += 1
         if error is None and metadata is not None:
-            send.offset = metadata.offset
+            send.acknowledge(metadata.offset)
         else:
             send.error = f"{type(error).__name__}: {error}"
 

@@ -5,6 +5,7 @@ Each actor records its own part, so that nothing is shared while it runs. Values
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,13 @@ class Send:
     error: str = ""
     callbacks: int = 0
     """Number of callbacks."""
+    sent_s: float = field(default_factory=time.monotonic, compare=False)
+    acknowledged_s: float | None = field(default=None, compare=False)
+    """Seconds of the monotonic clock."""
+
+    def acknowledge(self, offset: int) -> None:
+        self.offset = offset
+        self.acknowledged_s = time.monotonic()
 
 
 @dataclass

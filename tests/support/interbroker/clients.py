@@ -105,7 +105,7 @@ class Clients:
             raise AssertionError(f"reassignment must succeed, got {response}")
 
     @staticmethod
-    def set_config(port: int, kind: int, name: str, key: str, value: str) -> None:
+    def set_config(port: int, kind: int, name: str, key: str, value: str, host: str = "127.0.0.1") -> None:
         """``kind`` is ``TOPIC_CONFIG`` or ``BROKER_CONFIG``; the default of all brokers has an empty name."""
         config: Any = configs.AlterableConfig(
             name=key,
@@ -118,7 +118,7 @@ class Clients:
             configs=(config,),
         )
         message = configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-        with RawConnection(f"127.0.0.1:{port}") as connection:
+        with RawConnection(f"{host}:{port}") as connection:
             response = connection.exchange(message)
         if any(int(resource.error_code) for resource in response.responses):
             raise AssertionError(f"config change must succeed, got {response}")
