@@ -1,7 +1,12 @@
-"""Run faults in a random order, and measure: ``python -m tests.cluster_faults.run --seconds 600 --seed 7``.
+"""Run faults at length.
 
-Faults are played under load for the given time, a few in each scene, and everything is checked after each
-scene. Then figures are printed. Exits with status 1 after a violation.
+- ``python -m tests.cluster_faults.run --rounds 30 --only R6 --seed 1``: each fault of the number 30 times, or
+  each whose name has this part; a row for each number at the end.
+- ``python -m tests.cluster_faults.run --seconds 600 --seed 7``: faults in a random order for the given time;
+  then times without acknowledgements.
+
+Everything is checked after each scene of a few faults. Exits with status 1 after a violation, and keeps the
+directory with all logs.
 """
 
 from __future__ import annotations
@@ -12,44 +17,57 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster_faults.harness import faults
+from tests.cluster_faults.harness.catalogue import Fault, chosen_entries, direct_cluster
 from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
 from tests.cluster_faults.harness.figures import Figures
-from tests.cluster_faults.harness.networks import Loopback, Namespaces, why_no_namespaces
+from tests.cluster_faults.harness.rounds import Rounds
 from tests.cluster_faults.harness.scene import Scene
 from tests.cluster_faults.harness.senders import ConfluentProbe, OdradekProbe
-from tests.cluster_faults.harness.topic_changes import change_topics, cut_off, killed
 
 FAULTS_PER_SCENE = 4
-Fault = Callable[[Scene], None]
 
 
-def all_faults(can_cut: bool) -> dict[str, Fault]:
-    chosen: list[Fault] = [*faults.KILLS, faults.kill_all, *faults.PAUSES, *faults.STORE, faults.roll]
-    if can_cut:
-        chosen += faults.CUTS
-    named = {fault.__name__: fault for fault in chosen}
-    named["change_topics_killed"] = partial(change_topics, away=killed)
-    if can_cut:
-        named["change_topics_cut_off"] = partial(change_topics, away=cut_off)
-    return named
+def play_rounds(directory: Path, count: int, seed: int, only: str) -> int:
+    """Play faults so many times; return the number of violations."""
+    entries, reasons = chosen_entries(only)
+    for name, reason in reasons.items():
+        print(f"{name} is not played: {reason}")
+    rounds = Rounds(directory, seed, lambda line: print(line, flush=True))
+    try:
+        rounds.play(entries, count)
+    finally:
+        print(f"seed {seed}, {count} rounds of {len(entries)} faults\n{rounds.table()}", flush=True)
+    return len(rounds.violations)
 
 
-def play(cluster: FaultCluster, seconds: float, seed: int, only: str) -> tuple[int, int, int]:
-    """Play scenes until the time is over; return faults, acknowledged records and violations."""
+def play_random(directory: Path, seconds: float, seed: int, only: str, kills: int) -> int:
+    """Play faults of unproxied clusters until the time is over, and measure; return the violations."""
+    entries, _ = chosen_entries(only)
+    named = {entry.name: entry.play for entry in entries if entry.cluster is direct_cluster}
+    cluster = direct_cluster(directory)
+    try:
+        cluster.start(*BROKERS)
+        counts = _play(cluster, seconds, seed, named)
+        print("seed {}: {} faults, {} acknowledged, {} violations".format(seed, *counts), flush=True)
+        if kills:
+            measure(cluster, kills)
+    finally:
+        cluster.close()
+    return counts[2]
+
+
+def _play(
+    cluster: FaultCluster, seconds: float, seed: int, named: Mapping[str, Fault]
+) -> tuple[int, int, int]:
+    """Return faults, acknowledged records and violations."""
     rng = random.Random(seed)
-    named = {name: fault for name, fault in all_faults(cluster.network.can_cut).items() if only in name}
     counts = [0, 0, 0]
     began, number = time.monotonic(), 0
     while time.monotonic() - began < seconds:
         names = [rng.choice(list(named)) for _ in range(FAULTS_PER_SCENE)]
-        names = [
-            name for at, name in enumerate(names) if not name.startswith("change") or name not in names[:at]
-        ]
         print(f"scene {number}: {', '.join(names)}", flush=True)
         with Scene(cluster, f"scene-{number}", rng.randrange(1 << 30)) as scene:
             for name in names:
@@ -77,27 +95,22 @@ def measure(cluster: FaultCluster, kills: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--rounds", type=int, default=0, help="Rounds of each fault, instead of --seconds.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=12, help="Kills of a leader to measure; 0 for none.")
-    parser.add_argument("--only", default="", help="Part of the names of faults.")
+    parser.add_argument("--only", default="", help="A number such as R6, or part of the names of faults.")
     options = parser.parse_args()
-    reason = why_no_namespaces()
-    if reason:
-        print(f"links are not cut: {reason}")
     directory = Path(tempfile.mkdtemp(prefix="odradek-cluster-faults-"))
     print(f"data in {directory}", flush=True)
-    cluster = FaultCluster(directory, Loopback() if reason else Namespaces(BROKERS))
-    try:
-        cluster.start(*BROKERS)
-        counts = play(cluster, options.seconds, options.seed, options.only)
-        print("seed {}: {} faults, {} acknowledged, {} violations".format(options.seed, *counts), flush=True)
-        if options.kills:
-            measure(cluster, options.kills)
-    finally:
-        cluster.close()
-    if counts[2]:
+    if options.rounds:
+        violations = play_rounds(directory, options.rounds, options.seed, options.only)
+    else:
+        violations = play_random(directory, options.seconds, options.seed, options.only, options.kills)
+    if violations:
         return 1
     shutil.rmtree(directory)
     return 0

@@ -15,9 +15,15 @@ from tests.cluster_faults.harness.checks import (
     two_controllers_in_epoch,
     two_leaders_in_epoch,
 )
-from tests.cluster_faults.harness.scene import client_errors, foreign_values
+from tests.cluster_faults.harness.copier import wrong_copies
+from tests.cluster_faults.harness.scene import (
+    client_errors,
+    foreign_values,
+    seconds_until_acknowledged,
+)
 from tests.cluster_faults.harness.senders import longest_gap
 from tests.cluster_faults.harness.topic_changes import wrong_values
+from tests.cluster_faults.harness.truncations import truncated_offsets, unexplained_losses
 from tests.faults.clients.history import History, ProducerPart, Send
 
 ROLE = "2026-01-01T00:00:00.000Z DEBUG   replica_manager.leader_changed partition=t-0 topic_id=A leader={} leader_epoch={}\n"  # noqa: E501
@@ -108,6 +114,69 @@ def test_wrong_values_of_a_topic_are_detected(log: dict[int, list[str]], name: s
     violations = list(wrong_values("t", log, ["a", "b", "c"]))
     assert len(violations) == (name is not None)
     assert name is None or violations[0].startswith(name)
+
+
+TRUNCATED = "2026-01-01T00:00:00.000Z INFO    replica_fetcher.log_truncated partition={} offset={} log_end_offset={} high_watermark=2\n"  # noqa: E501
+
+
+def test_truncations_of_a_partition_are_read() -> None:
+    texts = [
+        "fine\n",
+        TRUNCATED.format("t-0", 4, 7) + TRUNCATED.format("u-0", 0, 9) + TRUNCATED.format("t-0", 2, 4),
+    ]
+    assert truncated_offsets(texts, "t-0") == {2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("truncated", "violations"),
+    [
+        ({1, 2}, []),
+        ({1}, ["unreported-loss: c was acknowledged at 2, where None is"]),
+        ({0, 1, 2}, ["unreal-truncation: a is at 0, which was truncated"]),
+        (
+            set(),
+            [
+                "unreported-loss: b was acknowledged at 1, where x is",
+                "unreported-loss: c was acknowledged at 2, where None is",
+            ],
+        ),
+    ],
+    ids=["equal", "unreported", "unreal", "none-reported"],
+)
+def test_loss_that_differs_from_truncation_is_detected(truncated: set[int], violations: list[str]) -> None:
+    log = [(0, "a"), (1, "x")]
+    assert list(unexplained_losses({"a": 0, "b": 1, "c": 2}, log, truncated)) == violations
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ([], None),
+        (["a", "b"], None),
+        (["a", "b", "c"], None),
+        (["a", "b", "b"], "duplicate: copy of partition 0 has ['b'] twice"),
+        (["a", "c"], "lost-write: copy of partition 0 has [] twice and misses ['b']"),
+        (["b", "a"], "nonmonotonic-send: copy of partition 0"),
+    ],
+)
+def test_wrong_copy_is_detected(values: list[str], name: str | None) -> None:
+    source = {0: [(0, "a"), (1, "b"), (3, "c")]}
+    violations = list(wrong_copies(source, {0: list(enumerate(values))}))
+    assert len(violations) == (name is not None)
+    assert name is None or violations[0].startswith(name)
+
+
+def test_time_without_acknowledgements_begins_at_the_fault() -> None:
+    sends = [
+        Send("before", 0, 0, sent_s=0.9, acknowledged_s=1.1),
+        Send("lost", 0, -1, sent_s=1.2),
+        Send("second", 0, 2, sent_s=1.3, acknowledged_s=5.0),
+        Send("first", 0, 1, sent_s=1.4, acknowledged_s=4.0),
+        Send("elsewhere", 1, 0, sent_s=1.2, acknowledged_s=1.5),
+    ]
+    assert seconds_until_acknowledged(sends, 0, 1.0) == 3.0
+    assert seconds_until_acknowledged(sends, 1, 1.0) == 0.5
+    assert seconds_until_acknowledged(sends, 2, 1.0) is None
 
 
 def test_longest_gap_counts_the_ends_of_the_period() -> None:

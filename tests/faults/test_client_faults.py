@@ -41,7 +41,7 @@ def fine() -> tuple[History, Logs]:
     """Return a valid history: a plain producer, a transactional one, and two readers."""
     sends = [Send("p-0", 0, 0, callbacks=1), Send("p-1", 0, 1, callbacks=1), Send("p-2", 0, -1, "late", 1)]
     plain = ProducerPart("p", sends)
-    kept = Transaction([Send("t-0", 0, 2, callbacks=1), Send("t-1", 1, 0, callbacks=1)], "committed")
+    kept = Transaction([Send("t-0", 0, 2, callbacks=1), Send("t-1", 1, 0, callbacks=1)], "committed", 0.0)
     dropped = Transaction([Send("t-2", 0, 4, callbacks=1), Send("t-3", 1, -1, "aborted", 1)], "aborted")
     transactor = ProducerPart("t", [*kept.sends, *dropped.sends], [kept, dropped])
     first = ConsumerPart("a", [Assigned((0, 1)), Poll(0, 0, "p-0"), Poll(0, 1, "p-1"), Poll(1, 0, "t-1")])
@@ -103,6 +103,16 @@ def _read_aborted(history: History, _logs: Logs) -> None:
     history.consumers[1].events.append(Poll(0, 4, "t-2"))
 
 
+def _read_early(history: History, _logs: Logs) -> None:
+    history.consumers[1].events[2] = Poll(0, 2, "t-0", polled_s=1.0)
+    history.producers[1].transactions[0].commit_began_s = 1.5
+
+
+def _read_before_any_commit(history: History, _logs: Logs) -> None:
+    transaction = history.producers[1].transactions[0]
+    transaction.outcome, transaction.commit_began_s = "unknown", None
+
+
 def _skip(history: History, _logs: Logs) -> None:
     del history.consumers[0].events[2]
     history.consumers[0].events.insert(2, Poll(0, 2, "t-0"))
@@ -143,6 +153,8 @@ def _stumble(history: History, _logs: Logs) -> None:
         (_show, "aborted-read: t-2 of t 1 is there"),
         (_tear, "torn: 1 of 2 records of t 0 are there"),
         (_read_aborted, "aborted-read: b read t-2"),
+        (_read_early, "precommitted-read: b read t-0 before its commit"),
+        (_read_before_any_commit, "precommitted-read: a read t-1 before its commit"),
         (_skip, "poll-skip: a did not read 1 of partition 0"),
         (_go_back, "nonmonotonic-poll: a read 0 of 0 after 1"),
         (_misread, "inconsistent-offsets: a read p-7 at (0, 0), where p-0 is"),

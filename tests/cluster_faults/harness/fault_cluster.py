@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -224,6 +225,26 @@ class FaultCluster:
         finally:
             self.network.heal()
 
+    @contextmanager
+    def lossy(self, probability: float, *directions: tuple[Side, Side]) -> Iterator[None]:
+        """Drop some of the packets from senders to receivers for a while."""
+        try:
+            for sender, receiver in directions:
+                self.network.lose(sender, receiver, probability)
+            yield
+        finally:
+            self.network.heal()
+
+    @contextmanager
+    def slow_links(self, kilobits_per_second: int, *brokers: int) -> Iterator[None]:
+        """Pass on slowly what is sent to brokers, for a while."""
+        try:
+            for broker in brokers:
+                self.network.slow(broker, kilobits_per_second)
+            yield
+        finally:
+            self.network.heal()
+
     # ZooKeeper.
 
     @contextmanager
@@ -278,6 +299,18 @@ class FaultCluster:
         self.links.close()
         self._zookeeper.stop()
         self.network.close()
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of ``odradek`` on this cluster, with the cluster's directory as its own."""
+        odradek = Path(sys.executable).with_name("odradek")
+        return subprocess.run(
+            [str(odradek), *arguments, "--bootstrap-server", self.bootstrap],
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS_MAX,
+            check=False,
+        )
 
     # State.
 

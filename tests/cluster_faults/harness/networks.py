@@ -1,7 +1,8 @@
 """Networks of a cluster: loopback, or a network namespace for each broker with a router between them.
 
 The router is a namespace too. Two ends are cut by a rule of the router that drops the packets from one to
-the other: neither end notices anything but silence. Root is needed.
+the other: neither end notices anything but silence. The router can also lose some of the packets (iptables'
+``statistic``), and pass packets to a broker on slowly (``tbf``). Root is needed.
 
 ```
 this namespace            router              broker 1, 2, 3
@@ -34,7 +35,7 @@ Side = int | End
 
 
 class Network(Protocol):
-    """Addresses of a cluster. ``can_cut`` says whether links can be cut."""
+    """Addresses of a cluster. ``can_cut`` says whether links can be cut, lose packets and be slow."""
 
     can_cut: bool
     zookeeper_host: str
@@ -49,8 +50,16 @@ class Network(Protocol):
         """Drop packets of this direction."""
         ...
 
+    def lose(self, sender: Side, receiver: Side, probability: float) -> None:
+        """Drop some packets of this direction."""
+        ...
+
+    def slow(self, broker: int, kilobits_per_second: int) -> None:
+        """Pass on what is sent to a broker at this speed."""
+        ...
+
     def heal(self) -> None:
-        """Drop nothing any more."""
+        """Pass on everything again, at once."""
         ...
 
     def close(self) -> None: ...
@@ -68,6 +77,12 @@ class Loopback:
 
     def cut(self, sender: Side, receiver: Side) -> None:
         raise AssertionError("links of a cluster on loopback cannot be cut")
+
+    def lose(self, sender: Side, receiver: Side, probability: float) -> None:
+        raise AssertionError("links of a cluster on loopback lose nothing")
+
+    def slow(self, broker: int, kilobits_per_second: int) -> None:
+        raise AssertionError("links of a cluster on loopback cannot be slow")
 
     def heal(self) -> None:
         """Do nothing: nothing was cut."""
@@ -88,6 +103,8 @@ class Namespaces:
         self._device = f"od{token}h"
         self._token = token
         self._cuts: list[tuple[Side, Side]] = []
+        self._loses = False
+        self._slow: set[int] = set()
         self.zookeeper_host = self._address(End.ZOOKEEPER)
         try:
             self._create()
@@ -108,6 +125,25 @@ class Namespaces:
     def heal(self) -> None:
         while self._cuts:
             _ip("-n", self._router, "rule", "del", *self._rule(*self._cuts.pop()))
+        if self._loses:
+            self._loses = False
+            self._in_router("iptables", "-F", "FORWARD")
+        while self._slow:
+            self._in_router("tc", "qdisc", "del", "dev", f"broker{self._slow.pop()}", "root")
+
+    def lose(self, sender: Side, receiver: Side, probability: float) -> None:
+        self._loses = True
+        ends = ("-s", self._address(sender), "-d", self._address(receiver))
+        chance = ("-m", "statistic", "--mode", "random", "--probability", str(probability))
+        self._in_router("iptables", "-A", "FORWARD", *ends, *chance, "-j", "DROP")
+
+    def slow(self, broker: int, kilobits_per_second: int) -> None:
+        rate = ("rate", f"{kilobits_per_second}kbit", "burst", "4kb", "latency", "2s")
+        self._in_router("tc", "qdisc", "add", "dev", f"broker{broker}", "root", "tbf", *rate)
+        self._slow.add(broker)
+
+    def _in_router(self, *command: str) -> None:
+        _run(["ip", "netns", "exec", self._router, *command])
 
     def close(self) -> None:
         # The interfaces go with their namespaces, and with the other ends of their pairs.
@@ -170,6 +206,23 @@ def why_no_namespaces() -> str | None:
     except (OSError, subprocess.CalledProcessError) as error:
         detail = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
         return f"network namespaces cannot be made here: {detail}"
+
+
+def why_no_loss() -> str | None:
+    """Return why this machine cannot lose packets or slow a link down; None if it can."""
+    if reason := why_no_namespaces():
+        return reason
+    network = Namespaces([1])
+    try:
+        network.lose(1, End.ZOOKEEPER, 0.5)
+        network.slow(1, 1_000)
+        network.heal()
+    except (OSError, subprocess.CalledProcessError) as error:
+        detail = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+        return f"packets cannot be lost here: {detail}"
+    finally:
+        network.close()
+    return None
 
 
 @contextmanager

@@ -178,13 +178,17 @@ def longest_gap(moments: list[float], began: float, ended: float) -> float:
     return max(later - earlier for earlier, later in itertools.pairwise(inside))
 
 
-def send_all(bootstrap: str, topic: str, partitions: Sequence[int], values: Sequence[str]) -> None:
-    """Send values to partitions in turn, and wait until all are acknowledged."""
+def send_all(bootstrap: str, topic: str, partitions: Sequence[int], values: Sequence[str]) -> dict[str, int]:
+    """Send values to partitions in turn, wait until all are acknowledged, and return their offsets."""
     producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS})
     errors: list[str] = []
+    offsets: dict[str, int] = {}
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
+        value, offset = message.value(), message.offset()
+        if error is None and value is not None and offset is not None:
+            offsets[value.decode()] = offset
+        else:
             errors.append(str(error))
 
     for number, value in enumerate(values):
@@ -193,3 +197,4 @@ def send_all(bootstrap: str, topic: str, partitions: Sequence[int], values: Sequ
     left = producer.flush(FLUSH_SECONDS_MAX)
     assert not left, f"{left} records of {topic} were not acknowledged within {FLUSH_SECONDS_MAX} s"
     assert not errors, f"records of {topic} failed: {errors[:3]}"
+    return offsets

@@ -35,7 +35,8 @@ def cut_off(scene: Scene, broker: int) -> Iterator[None]:
 
 def change_topics(scene: Scene, away: Away) -> None:
     """Begin changes, lose a broker, begin more, and get it back; then check where records are."""
-    names = {kind: f"{scene.topic}-{kind}" for kind in ("moved", "grown", "again")}
+    number = scene.report.faults
+    names = {kind: f"{scene.topic}-{kind}-{number}" for kind in ("moved", "grown", "again")}
     values = {kind: _values(kind) for kind in names}
     bootstrap, clients = scene.cluster.bootstrap, scene.clients
     clients.create_topic(names["moved"], [[1, 2]])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +18,6 @@ from odradek.system.local_zookeeper import LocalZooKeeper, free_port, is_serving
 
 BROKERS_MAX = 6
 SERVERS = (1, 2, 3)
-COMMAND_SECONDS_MAX = 60.0
 
 
 class OperatedCluster(FaultCluster):
@@ -47,18 +44,6 @@ class OperatedCluster(FaultCluster):
         assert broker not in self._processes
         for disk in disks:
             shutil.rmtree(disk)
-
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of ``odradek`` on this cluster, with the cluster's directory as its own."""
-        odradek = Path(sys.executable).with_name("odradek")
-        return subprocess.run(
-            [str(odradek), *arguments, "--bootstrap-server", self.bootstrap],
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS_MAX,
-            check=False,
-        )
 
 
 class EnsembleCluster(OperatedCluster):

@@ -152,6 +152,7 @@ class Transactor(Actor):
                 self._send(producer, transaction)
                 self._again(twin.init_transactions)
                 self._send(producer, transaction)
+                transaction.commit_began_s = time.monotonic()
                 self._again(producer.commit_transaction)
             except ClientError as failed:
                 transaction.outcome = "aborted"
@@ -167,6 +168,7 @@ class Transactor(Actor):
             if self.rng.random() < 0.3:
                 producer.flush()
             if self.rng.random() < 0.7:
+                transaction.commit_began_s = time.monotonic()
                 self._again(producer.commit_transaction)
                 transaction.outcome = "committed"
                 return

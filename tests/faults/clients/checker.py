@@ -25,7 +25,11 @@ def check_history(history: History, written: Log, committed: Log) -> list[str]:
         *torn_transactions(history, committed),
     ]
     for consumer in history.consumers:
-        problems_found += [*aborted_reads(history, consumer), *bad_polls(consumer, committed)]
+        problems_found += [
+            *aborted_reads(history, consumer),
+            *precommitted_reads(history, consumer),
+            *bad_polls(consumer, committed),
+        ]
     return [*problems_found, *never_polled(history, committed)]
 
 
@@ -142,6 +146,23 @@ def aborted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
     for event in consumer.events:
         if not isinstance(event, Assigned) and event.value in aborted:
             yield f"aborted-read: {consumer.name} read {event.value}"
+
+
+def precommitted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
+    """Yield records read with read_committed before their producer was asked to commit them."""
+    transactions = {
+        send.value: transaction
+        for producer in history.producers
+        for transaction in producer.transactions
+        if transaction.outcome != "aborted"
+        for send in transaction.sends
+    }
+    for event in consumer.events:
+        transaction = None if isinstance(event, Assigned) else transactions.get(event.value)
+        if isinstance(event, Assigned) or transaction is None:
+            continue
+        if transaction.commit_began_s is None or event.polled_s < transaction.commit_began_s:
+            yield f"precommitted-read: {consumer.name} read {event.value} before its commit"
 
 
 def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:

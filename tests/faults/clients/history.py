@@ -38,6 +38,8 @@ class Transaction:
 
     sends: list[Send] = field(default_factory=list)
     outcome: str = "unknown"
+    commit_began_s: float | None = None
+    """When the producer was first asked to commit, in seconds of the monotonic clock."""
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Poll:
     partition: int
     offset: int
     value: str
+    polled_s: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(frozen=True)
