@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
-from tests.cluster_faults.harness.networks import Loopback, Namespaces, why_no_namespaces
+from tests.cluster_faults.harness.networks import Loopback, Namespaces, why_no_loss, why_no_namespaces
+from tests.cluster_faults.harness.proxied_cluster import ProxiedCluster
 from tests.cluster_faults.harness.scene import Scene
 
 SEED = int(os.environ.get("ODRADEK_FAULT_SEED", "1912"))
@@ -40,9 +41,36 @@ def cuts(cluster: FaultCluster) -> None:
 
 
 @pytest.fixture
+def loses(cluster: FaultCluster) -> None:
+    """Skip a test unless links can lose packets and be slow."""
+    if reason := why_no_loss():
+        pytest.skip(f"loses packets: {reason}")
+
+
+@pytest.fixture(scope="session")
+def proxied_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
+    cluster = ProxiedCluster(tmp_path_factory.mktemp("proxied"))
+    try:
+        cluster.start(*BROKERS)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
 def play(cluster: FaultCluster, request: pytest.FixtureRequest) -> Play:
     """Play faults under load, one after the other, and check what is left."""
+    return _player(cluster, request)
 
+
+@pytest.fixture
+def play_proxied(proxied_cluster: FaultCluster, request: pytest.FixtureRequest) -> Play:
+    """The same on a cluster whose requests pass a proxy."""
+    proxied_cluster.restore()
+    return _player(proxied_cluster, request)
+
+
+def _player(cluster: FaultCluster, request: pytest.FixtureRequest) -> Play:
     def run(*faults: Callable[[Scene], None]) -> None:
         name = request.node.name.removeprefix("test_")
         topic = "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")

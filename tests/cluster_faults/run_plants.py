@@ -12,6 +12,7 @@ KILLED = "killed_by_role"
 PAUSED = "paused"
 CUT = "cut_links"
 STORE = "sessions"
+UNCLEAN = "unclean_election"
 TRIALS: Final = [
     Trial("acknowledge before the high watermark", f"{KILLED} or {PAUSED} or {CUT}"),
     Trial("do not truncate what the leader does not have", f"{KILLED} or {PAUSED} or {CUT}"),
@@ -43,6 +44,45 @@ TRIALS: Final = [
         ),
         "topics_changed",
     ),
+    Trial(
+        SimulationPlant(
+            "append a batch again that an idempotent producer sends again",
+            "odradek/log/producers/producer_states.py",
+            "                return _find_duplicate(producer, header)\n",
+            "                return None\n",
+        ),
+        "doubled_requests or late_requests",
+    ),
+    Trial("accept an outdated LeaderAndIsr", "late_requests"),
+    Trial(
+        SimulationPlant(
+            "answer a repeated EndTxn with an error",
+            "odradek/coordinators/transactions/transitions.py",
+            "    return ErrorCode.NONE if stored.state is complete else ErrorCode.INVALID_TXN_STATE\n",
+            "    return ErrorCode.INVALID_TXN_STATE\n",
+        ),
+        "lost_responses",
+    ),
+    Trial("withdraw an ISR change that the controller may have made", "lost_responses"),
+    Trial(
+        SimulationPlant(
+            "elect a replica that is out of sync without being allowed to",
+            "odradek/controller/machine/leader_election.py",
+            ", None) if is_unclean else None\n",
+            ", None)\n",
+        ),
+        UNCLEAN,
+    ),
+    Trial(
+        SimulationPlant(
+            "report another truncation than the one that was made",
+            "odradek/replication/fetchers/fetched_partition.py",
+            "                offset=target.offset,\n",
+            "                offset=target.offset + 1,\n",
+        ),
+        UNCLEAN,
+    ),
+    Trial("do not truncate what the leader does not have", UNCLEAN),
 ]
 
 

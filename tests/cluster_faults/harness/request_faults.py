@@ -1,6 +1,7 @@
-"""R7: requests of one kind that are delayed, doubled, or sent again later.
+"""R7: requests of one kind that are delayed, doubled, sent again later, or whose responses are lost.
 
-TCP does not duplicate a request; a client that reconnects and tries again does. Kafka 3.9 promises this:
+TCP does not duplicate a request; a sender whose connection ends before the response comes, and who tries
+again on another one, does. Kafka 3.9 promises this:
 
 - A batch of an idempotent producer is appended once, however late its copy comes.
 - A copy that directly follows its request does no harm: transactions know what was added, and how they ended;
@@ -95,6 +96,12 @@ def double(scene: Scene, kind: RequestKind) -> None:
     _change(scene, kind, rule, f"double {kind.name}")
 
 
+def drop(scene: Scene, kind: RequestKind) -> None:
+    """Close the connection instead of every other response: the request was done, and is sent again."""
+    rule = Rule(Action.DROP_RESPONSE, tuple(kind.apis), source=kind.source, every=2)
+    _change(scene, kind, rule, f"drop the response of {kind.name}")
+
+
 def replay(scene: Scene, kind: RequestKind) -> None:
     """Send requests of a kind again, when later ones have been sent."""
     seconds = scene.rng.uniform(0.0, REPLAY_SECONDS_MAX)
@@ -112,7 +119,7 @@ def delay_produce_beyond_timeout(scene: Scene) -> None:
     _change(scene, RequestKind("produce", (Api.PRODUCE,), load), rule, "delay produce beyond the timeout")
 
 
-def drop_alter_partition_and_move_controller(scene: Scene) -> None:
+def move_controller_and_drop_alter_partition(scene: Scene) -> None:
     """Drop the controller's answer to a change of the ISR, and move the controller at the same time."""
     kind = RequestKind("alter_partition", (Api.ALTER_PARTITION,), change_isr_and_controller)
     rule = Rule(Action.DROP_RESPONSE, (Api.ALTER_PARTITION,))
@@ -125,8 +132,9 @@ def request_faults() -> dict[str, Callable[[Scene], None]]:
     for kind in KINDS:
         named[f"delay_{kind.name}"] = partial(delay, kind=kind)
         named[f"double_{kind.name}"] = partial(double, kind=kind)
+        named[f"drop_{kind.name}"] = partial(drop, kind=kind)
     for name in REPLAYED:
         named[f"replay_{name}"] = partial(replay, kind=_BY_NAME[name])
-    for fault in (delay_produce_beyond_timeout, drop_alter_partition_and_move_controller):
+    for fault in (delay_produce_beyond_timeout, move_controller_and_drop_alter_partition):
         named[fault.__name__] = fault
     return named
