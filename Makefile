@@ -12,6 +12,7 @@ FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 300
 SECONDS ?= 600
+ROUNDS ?= 0
 CONTROLLER ?=
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
@@ -90,8 +91,8 @@ spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
 
-cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1
-	@$(BIN)/python -m tests.cluster_faults.run --seconds $(SECONDS) --seed $(SEED) --only "$(ONLY)"
+cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1, or ROUNDS=30 ONLY=R7
+	@$(BIN)/python -m tests.cluster_faults.run --seconds $(SECONDS) --rounds $(ROUNDS) --seed $(SEED) --only "$(ONLY)"
 
 cluster-operations: $(CODEC)  ## operations of a cluster under load: make cluster-operations ONLY=upgrade
 	@$(BIN)/pytest --timeout 300 tests/cluster_operations -k "$(ONLY)"

@@ -8,7 +8,7 @@ have, ``cluster`` makes the cluster it is played on. Faults with the same number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import Enum, member
 from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,8 +30,8 @@ MakeCluster = Callable[[Path], FaultCluster]
 class Need(Enum):
     """What a fault needs of the machine; the value returns why it is missing, or None."""
 
-    NAMESPACES = partial(why_no_namespaces)
-    LOSS = partial(why_no_loss)
+    NAMESPACES = member(why_no_namespaces)
+    LOSS = member(why_no_loss)
 
 
 @cache
