@@ -28,7 +28,7 @@ MakeCluster = Callable[[Path], FaultCluster]
 
 
 class Need(Enum):
-    """What a fault needs of the machine; the value returns why it is missing, or None."""
+    """Abilities of the machine that a fault needs; the value returns why one is missing, or None."""
 
     NAMESPACES = member(why_no_namespaces)
     LOSS = member(why_no_loss)

@@ -50,7 +50,7 @@ class Rule:
     source: Source | None = None
     count: int | None = None
     every: int = 1
-    """Every which of the requests is concerned."""
+    """2 concerns every other request, 3 every third."""
     seconds: float = 0.0
     bytes_per_second: int = 0
 

@@ -1,4 +1,4 @@
-"""What makes clients and brokers send the requests that the load does not cause by itself."""
+"""Causes of requests: some come with the load, others need a change of topics, members or the ISR."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Scene:
         self.clients = Clients(cluster.bootstrap)
         self.history = History()
         self.moments: list[float] = []
-        """When faults began, in seconds of the monotonic clock."""
+        """Beginnings of faults, in seconds of the monotonic clock."""
         self._producers: list[Actor] = []
         self._readers: list[Actor] = []
 

@@ -39,7 +39,7 @@ class Transaction:
     sends: list[Send] = field(default_factory=list)
     outcome: str = "unknown"
     commit_began_s: float | None = None
-    """When the producer was first asked to commit, in seconds of the monotonic clock."""
+    """Time of the first call to commit, in seconds of the monotonic clock."""
 
 
 @dataclass
