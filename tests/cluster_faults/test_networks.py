@@ -1,4 +1,4 @@
-"""A network of namespaces loses packets and is slow when it is told so, and not any more when it is healed."""
+"""A network of namespaces loses packets and is slow when it is told so, until it is healed."""
 
 from __future__ import annotations
 
