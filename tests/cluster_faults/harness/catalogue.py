@@ -8,7 +8,7 @@ have, ``cluster`` makes the cluster it is played on. Faults with the same number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum, member
+from enum import Enum
 from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,16 +28,22 @@ MakeCluster = Callable[[Path], FaultCluster]
 
 
 class Need(Enum):
-    """Abilities of the machine that a fault needs; the value returns why one is missing, or None."""
+    """Abilities of the machine that a fault needs."""
 
-    NAMESPACES = member(why_no_namespaces)
-    LOSS = member(why_no_loss)
+    NAMESPACES = "network namespaces, and root"
+    LOSS = "links that lose packets"
+
+
+_REASONS: Final[dict[Need, Callable[[], str | None]]] = {
+    Need.NAMESPACES: why_no_namespaces,
+    Need.LOSS: why_no_loss,
+}
 
 
 @cache
 def why_missing(need: Need) -> str | None:
     """Return why this machine does not have what a fault needs; None if it has."""
-    return need.value()
+    return _REASONS[need]()
 
 
 def direct_cluster(home: Path) -> FaultCluster:
@@ -65,7 +71,7 @@ def _entries(
     cluster: MakeCluster = direct_cluster,
 ) -> list[Entry]:
     if not isinstance(named, Mapping):
-        named = {fault.__name__: fault for fault in named}  # type: ignore[attr-defined]
+        named = {fault.__name__: fault for fault in named}
     return [Entry(number, name, fault, needs, cluster) for name, fault in named.items()]
 
 
