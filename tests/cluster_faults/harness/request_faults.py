@@ -50,6 +50,8 @@ class RequestKind(NamedTuple):
     cause: Cause
     source: Source | None = None
     delay_seconds_max: float = DELAY_SECONDS_MAX
+    drop_every: int = 2
+    """Which of the responses are lost: every second, every third."""
 
 
 KINDS: Final = (
@@ -58,8 +60,8 @@ KINDS: Final = (
     RequestKind("add_partitions_to_txn", (Api.ADD_PARTITIONS_TO_TXN,), load, Source.CLIENTS),
     RequestKind("write_txn_markers", (Api.WRITE_TXN_MARKERS,), load),
     RequestKind("offset_commit", (Api.OFFSET_COMMIT,), load),
-    # A follower that fetches less often than the load writes must not lose its place in the ISR.
-    RequestKind("follower_fetch", (Api.FETCH,), load, Source.BROKERS, 0.3),
+    # After an error a follower waits for a second. Too many would keep it out of the ISR.
+    RequestKind("follower_fetch", (Api.FETCH,), load, Source.BROKERS, 0.3, 25),
     RequestKind("join_and_sync_group", (Api.JOIN_GROUP, Api.SYNC_GROUP), rebalance),
     RequestKind("leader_and_isr", (Api.LEADER_AND_ISR,), move_leaders),
     RequestKind("update_metadata", (Api.UPDATE_METADATA,), move_leaders),
@@ -97,8 +99,8 @@ def double(scene: Scene, kind: RequestKind) -> None:
 
 
 def drop(scene: Scene, kind: RequestKind) -> None:
-    """Close the connection instead of every other response: the request was done, and is sent again."""
-    rule = Rule(Action.DROP_RESPONSE, tuple(kind.apis), source=kind.source, every=2)
+    """Close the connection instead of passing some responses on: requests were done, and are sent again."""
+    rule = Rule(Action.DROP_RESPONSE, tuple(kind.apis), source=kind.source, every=kind.drop_every)
     _change(scene, kind, rule, f"drop the response of {kind.name}")
 
 
