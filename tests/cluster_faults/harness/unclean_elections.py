@@ -17,6 +17,7 @@ from tests.cluster_faults.harness.fault_cluster import BROKERS
 from tests.cluster_faults.harness.scene import Scene, read_log
 from tests.cluster_faults.harness.senders import send_all
 from tests.cluster_faults.harness.truncations import truncated_offsets, unexplained_losses
+from tests.mixed.harness.mixed_cluster import read_metadata
 from tests.mixed.harness.znodes import NO_BROKER
 from tests.support.interbroker.clients import TOPIC_CONFIG
 
@@ -47,7 +48,15 @@ class DivergentPartition:
     def _send(self, name: str) -> dict[str, int]:
         count = self._scene.rng.randrange(1, RECORDS_MAX)
         values = [f"{name}-{number}" for number in range(count)]
-        return send_all(self._scene.cluster.bootstrap, self.topic, [0], values)
+        cluster = self._scene.cluster
+        try:
+            return send_all(cluster.bootstrap, self.topic, [0], values)
+        except AssertionError as error:
+            metadata = {
+                broker: read_metadata(cluster.address(broker), self.topic) for broker in cluster.running
+            }
+            error.add_note(f"metadata {metadata}; {cluster.describe()}")
+            raise
 
     def send_later(self) -> None:
         self.later |= self._send("later")
