@@ -48,6 +48,11 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "controlled.shutdown.retry.backoff.ms": "500",
     "log.segment.bytes": "1048576",
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.segment.bytes": "65536",
+    "transaction.state.log.segment.bytes": "65536",
     "odradek.allow.anonymous": "true",
     "odradek.log.level": "debug",
 }
@@ -56,7 +61,8 @@ SETTINGS = {
 class FaultCluster:
     """ZooKeeper and brokers 1, 2 and 3. Every fault that is begun is healed by ``restore``.
 
-    ``members`` are the brokers that must run; others have an address and may join later.
+    ``members`` are the brokers that must run; others have an address and may join later. ``environments`` and
+    ``more_log_dirs`` are what a broker has besides the usual at its next start.
     """
 
     def __init__(self, home: Path, network: Network, brokers: Sequence[int] = BROKERS) -> None:
@@ -66,6 +72,8 @@ class FaultCluster:
         home.mkdir(parents=True, exist_ok=True)
         is_shared_host = network.host(BROKERS[0]) == network.host(BROKERS[1])
         self._ports = {broker: free_port() if is_shared_host else PORT for broker in brokers}
+        self.environments: dict[int, dict[str, str]] = {}
+        self.more_log_dirs: dict[int, list[Path]] = {}
         self._processes: dict[int, ServerProcess] = {}
         self._paused: set[int] = set()
         self._cut_links: set[int] = set()
@@ -97,7 +105,7 @@ class FaultCluster:
         return f"{self.network.host(broker)}:{self._ports[broker]}"
 
     def log_dirs(self, broker: int) -> list[Path]:
-        return [self.home / f"broker-{broker}"]
+        return [self.home / f"broker-{broker}", *self.more_log_dirs.get(broker, ())]
 
     def replica_dir(self, broker: int, topic: str, partition: int) -> Path:
         """Return where a replica is, or would be, if the broker has none."""
@@ -143,7 +151,7 @@ class FaultCluster:
 
     def _environment(self, broker: int) -> dict[str, str]:
         """Return variables that the process of a broker has besides ours."""
-        return {}
+        return self.environments.get(broker, {})
 
     def _settings(self, broker: int) -> dict[str, str]:
         return {
@@ -160,6 +168,28 @@ class FaultCluster:
         odradek = Path(sys.executable).with_name("odradek")
         command = self.network.command(broker, [str(odradek), "serve", "--config", str(path)])
         self._processes[broker] = ServerProcess(command, self.output(broker), None, self._environment(broker))
+
+    def start_refused(self, broker: int) -> str:
+        """Start a broker that must end at once by itself; return what it wrote."""
+        size_before = self.output(broker).stat().st_size
+        self._launch(broker)
+        status = self.wait_for_exit(broker)
+        assert status > 0, f"broker {broker} must end with an error, got {status}"
+        return self.output(broker).read_bytes()[size_before:].decode(errors="replace")
+
+    def wait_for_exit(self, broker: int) -> int:
+        """Wait until a broker ends by itself; return its exit status, negative for a signal."""
+        process = self._processes.pop(broker)
+        try:
+            process.wait(WAIT_SECONDS_MAX)
+        finally:
+            process.kill()
+        status = process.exit_status()
+        assert status is not None
+        return status
+
+    def pid(self, broker: int) -> int:
+        return self._processes[broker].pid
 
     def stop(self, broker: int) -> float:
         """Shut a broker down as an operator does; return the seconds."""

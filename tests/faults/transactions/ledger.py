@@ -58,10 +58,23 @@ def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> Fault
     """The same on a running broker."""
     report = FaultReport("transactions abandoned, aborted and doubled, kill -9 of the broker", seed)
     prepare(broker.bootstrap, CLERKS, PARTITIONS, report)
-    rng = random.Random(seed)
-    reader = Reader(broker.bootstrap, PARTITIONS)
+    keep(broker, transactions, kills, report)
+    return report
+
+
+def keep(
+    broker: Killable,
+    transactions: int,
+    kills: int,
+    report: FaultReport,
+    make_worker: type[Worker] = Worker,
+    make_reader: type[Reader] = Reader,
+) -> None:
+    """The same with topics that exist."""
+    rng = random.Random(report.seed)
+    reader = make_reader(broker.bootstrap, PARTITIONS)
     workers = [
-        Worker(broker.bootstrap, number, -(-transactions // CLERKS), PARTITIONS, rng.getrandbits(32))
+        make_worker(broker.bootstrap, number, -(-transactions // CLERKS), PARTITIONS, rng.getrandbits(32))
         for number in range(CLERKS)
     ]
     for thread in (reader, *workers):
@@ -79,7 +92,6 @@ def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> Fault
         {name: outcome for worker in workers for name, outcome in worker.outcomes_by_attempt.items()},
     ):
         report.violate(words)
-    return report
 
 
 def prepare(address: str, workers: int, partitions: int, report: FaultReport) -> None:

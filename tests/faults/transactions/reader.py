@@ -69,9 +69,12 @@ class Reader(threading.Thread):
         self.wrong: list[str] = []
         self.aborted_batches = 0
 
+    def connect(self) -> RawConnection:
+        return RawConnection(self._address)
+
     def run(self) -> None:
         while not self._ending.wait(0.05):
-            with suppress(ConnectionEnded, OSError), RawConnection(self._address) as connection:
+            with suppress(ConnectionEnded, OSError), self.connect() as connection:
                 while not self._ending.is_set():
                     self._poll(connection)
 
@@ -80,7 +83,7 @@ class Reader(threading.Thread):
         self._ending.set()
         self.join()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        with RawConnection(self._address) as connection:
+        with self.connect() as connection:
             while not self._is_at_end(self._poll(connection)) and time.monotonic() < deadline:
                 pass
         for key in self._keys:

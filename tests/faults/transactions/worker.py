@@ -24,8 +24,8 @@ INPUTS = "inputs"
 TIMEOUT_MS = 30_000
 SIZE_MAX = 3
 ANSWER_SECONDS_MAX = 40.0
-RETRIABLE = (3, 5, 6, 14, 15, 16, 19, 51, 88)
-"""Retriable error codes: no leader or coordinator yet, or a transaction still completing."""
+RETRIABLE = (3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 88)
+"""Retriable error codes: no leader, coordinator or replicas yet, or a transaction still completing."""
 FENCED_CODES = (47, 49, 90, 48)
 """Error codes for a zombie: old epoch, other producer id, invalid transaction state."""
 STEPS = 3
@@ -47,7 +47,7 @@ class Instance:
     def __init__(self, address: str, worker: int) -> None:
         self._worker = worker
         self._group = f"group-{worker}"
-        self._connection = RawConnection(address)
+        self._connection = self.connect(address)
         self._sequences: Counter[tuple[str, int]] = Counter()
         try:
             self.who = self._initialise(f"clerk-{worker}")
@@ -55,6 +55,9 @@ class Instance:
         except (ConnectionEnded, OSError, Refused):
             self.close()
             raise
+
+    def connect(self, address: str) -> RawConnection:
+        return RawConnection(address)
 
     def close(self) -> None:
         self._connection.close()
@@ -99,7 +102,7 @@ class Instance:
         """Send pipelined requests; return their error codes."""
         for body in bodies:
             self._connection.send_frame(body)
-        return [_codes(body, self._connection.receive_frame()) for body in bodies]
+        return [codes_of(body, self._connection.receive_frame()) for body in bodies]
 
     def _send_until_accepted(self, request_name: str, bodies: list[bytes]) -> None:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -121,7 +124,7 @@ class Instance:
             _pause(code, deadline, "InitProducerId")
 
 
-def _codes(body: bytes, response: bytes) -> list[int]:
+def codes_of(body: bytes, response: bytes) -> list[int]:
     api_key = int.from_bytes(body[:2], "big")
     if api_key in (frames.ADD_OFFSETS, frames.END):
         return [frames.code_of(response)]
@@ -137,6 +140,8 @@ def _pause(code: int, deadline: float, request_name: str) -> None:
 
 class Worker(threading.Thread):
     """Runs instances one after another until enough attempts are committed."""
+
+    make_instance = Instance
 
     def __init__(self, address: str, number: int, transactions: int, partitions: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -178,7 +183,7 @@ class Worker(threading.Thread):
             instance.close()
 
     def _start_instance(self) -> Instance:
-        instance = Instance(self._address, self._number)
+        instance = self.make_instance(self._address, self._number)
         if self._undecided is not None:
             self._decide(*self._undecided, instance.began_at)
         elif instance.began_at != self.position:

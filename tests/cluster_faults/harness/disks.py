@@ -1,0 +1,139 @@
+"""Disks of one broker that are small, or whose calls fail when told to."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+
+from tests.cluster_faults.harness.fault_cluster import FaultCluster
+from tests.faults.storage.full_disk import fill
+
+SPARE_BYTES = 48 << 20
+"""Free space of a small disk before it is filled."""
+SOURCE = Path(__file__).with_name("failing_calls.c")
+ORDER = struct.Struct("iiii256s64s")
+HITS_AT = 12
+FOR_EVER = -1
+
+
+class Call(IntEnum):
+    """Calls that can fail, as in failing_calls.c."""
+
+    NONE = 0
+    WRITE = 1
+    SYNC = 2
+
+
+@contextmanager
+def on_small_disk(cluster: FaultCluster, broker: int) -> Iterator[Path]:
+    """Restart a broker with its log directory on a tmpfs; move it back at the end. Needs root.
+
+    A restarted broker leads nothing until it is elected.
+    """
+    directory = cluster.log_dirs(broker)[0]
+    aside = directory.with_name(f"{directory.name}-aside")
+    cluster.stop(broker)
+    directory.rename(aside)
+    directory.mkdir()
+    try:
+        with _mounted(directory, _size_bytes(aside) + SPARE_BYTES):
+            shutil.copytree(aside, directory, dirs_exist_ok=True)
+            try:
+                cluster.start(broker)
+                cluster.wait_until_in_sync()
+                yield directory
+            finally:
+                if broker in cluster.running:
+                    cluster.stop(broker)
+                shutil.rmtree(aside)
+                shutil.copytree(directory, aside, ignore=shutil.ignore_patterns("ballast"))
+    finally:
+        directory.rmdir()
+        aside.rename(directory)
+    cluster.start(broker)
+
+
+@contextmanager
+def _mounted(directory: Path, size_bytes: int) -> Iterator[None]:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
+    subprocess.run(command, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def _size_bytes(directory: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Fill a disk to its last byte, until the end."""
+    ballast = fill(disk, room=0)
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+def why_no_failing_calls() -> str | None:
+    """Return why calls of a broker cannot fail here; None if they can."""
+    return None if shutil.which("cc") else "failing calls need a C compiler"
+
+
+class FailingCalls:
+    """The order of one broker: which call fails on which files."""
+
+    def __init__(self, cluster: FaultCluster, broker: int) -> None:
+        self._path = cluster.home / f"broker-{broker}.calls"
+        self._library = cluster.home / "failing_calls.so"
+        self._cluster = cluster
+        self._broker = broker
+
+    def load(self) -> None:
+        """Restart the broker with the library, if it does not have it yet."""
+        environment = self._cluster.environments.setdefault(self._broker, {})
+        if "FAILING_CALLS" in environment:
+            return
+        if not self._library.exists():
+            command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
+            subprocess.run(command, check=True)
+        self._path.write_bytes(bytes(ORDER.size))
+        environment.update(FAILING_CALLS=str(self._path), LD_PRELOAD=str(self._library))
+        self._cluster.stop(self._broker)
+        self._cluster.start(self._broker)
+        self._cluster.wait_until_in_sync()
+
+    @property
+    def hits(self) -> int:
+        """Return how often a call has failed since the last order."""
+        with self._mapped() as order:
+            return int.from_bytes(order[HITS_AT : HITS_AT + 4], "little")
+
+    @contextmanager
+    def failing(
+        self, call: Call, error: int, prefix: str, suffix: str = "", times: int = FOR_EVER
+    ) -> Iterator[None]:
+        """Let calls on files fail with an error, or write only half of their bytes if it is 0."""
+        with self._mapped() as order:
+            text = os.fsencode(prefix), suffix.encode()
+            order[4 : ORDER.size] = ORDER.pack(0, error, times, 0, *text)[4:]
+            order[:4] = call.to_bytes(4, "little")
+        try:
+            yield
+        finally:
+            with self._mapped() as order:
+                order[:4] = Call.NONE.to_bytes(4, "little")
+
+    @contextmanager
+    def _mapped(self) -> Iterator[mmap.mmap]:
+        with self._path.open("r+b") as file, mmap.mmap(file.fileno(), ORDER.size) as order:
+            yield order
