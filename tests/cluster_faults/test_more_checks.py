@@ -52,8 +52,8 @@ def test_compacted_records_and_removed_tombstones_are_fine() -> None:
     ids=["missing", "older", "other"],
 )
 def test_lost_key_is_detected(present: dict[int, KeyedRecord], violation: str) -> None:
-    (found,) = find_lost(present)
-    assert found.startswith(violation)
+    (violation_text,) = find_lost(present)
+    assert violation_text.startswith(violation)
 
 
 def test_keys_written_during_a_read_may_be_missing() -> None:

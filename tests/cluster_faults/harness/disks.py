@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -13,7 +14,6 @@ from enum import IntEnum
 from pathlib import Path
 
 from tests.cluster_faults.harness.fault_cluster import FaultCluster
-from tests.faults.storage.full_disk import fill
 
 SPARE_BYTES = 48 << 20
 """Free space of a small disk before it is filled."""
@@ -21,6 +21,8 @@ SOURCE = Path(__file__).with_name("failing_calls.c")
 ORDER = struct.Struct("iiii256s64s")
 HITS_AT = 12
 FOR_EVER = -1
+BALLAST = "ballast"
+FILL_ATTEMPTS_MAX = 1_000
 
 
 class Call(IntEnum):
@@ -53,7 +55,7 @@ def on_small_disk(cluster: FaultCluster, broker: int) -> Iterator[Path]:
                 if broker in cluster.running:
                     cluster.stop(broker)
                 shutil.rmtree(aside)
-                shutil.copytree(directory, aside, ignore=shutil.ignore_patterns("ballast"))
+                shutil.copytree(directory, aside, ignore=shutil.ignore_patterns(BALLAST))
     finally:
         directory.rmdir()
         aside.rename(directory)
@@ -77,11 +79,28 @@ def _size_bytes(directory: Path) -> int:
 @contextmanager
 def filled(disk: Path) -> Iterator[None]:
     """Fill a disk to its last byte, until the end."""
-    ballast = fill(disk, room=0)
+    ballast = disk / BALLAST
     try:
+        _fill(disk, ballast)
         yield
     finally:
         ballast.unlink()
+
+
+def _fill(disk: Path, ballast: Path) -> None:
+    """Take what is free, again and again: the broker takes some of it meanwhile."""
+    with ballast.open("ab") as file:
+        for _ in range(FILL_ATTEMPTS_MAX):
+            space = os.statvfs(disk)
+            free_bytes = space.f_bavail * space.f_frsize
+            if not free_bytes:
+                return
+            try:
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, free_bytes)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+    raise TimeoutError(f"{disk} must be full after {FILL_ATTEMPTS_MAX} attempts")
 
 
 def why_no_failing_calls() -> str | None:

@@ -218,12 +218,18 @@ def keep_ledger(scene: Scene, transactions: int = TRANSACTIONS_SHORT, kills: int
     for topic, partitions in zip(topics, (ledger.CLERKS, ledger.PARTITIONS, ledger.PARTITIONS), strict=True):
         scene.clients.create_topic(topic, [SPREAD[number % len(SPREAD)] for number in range(partitions)])
     scene.cluster.wait_until_in_sync()
-    bound: dict[str, Any] = {"cluster": scene.cluster}
-    instance = type("BoundInstance", (ClusterInstance,), bound)
-    worker = type("BoundWorker", (Worker,), {"make_instance": instance})
-    reader = type("BoundReader", (ClusterReader,), bound)
+
+    class SceneInstance(ClusterInstance):
+        cluster = scene.cluster
+
+    class SceneWorker(Worker):
+        make_instance = SceneInstance
+
+    class SceneReader(ClusterReader):
+        cluster = scene.cluster
+
     report = FaultReport(scene.topic, scene.rng.randrange(1 << 30))
-    ledger.keep(KilledRoles(scene), transactions, kills, report, worker, reader)
+    ledger.keep(KilledRoles(scene), transactions, kills, report, SceneWorker, SceneReader)
     _add(scene, report)
     _forget(scene, topics)
 

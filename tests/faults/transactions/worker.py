@@ -141,7 +141,7 @@ def _pause(code: int, deadline: float, request_name: str) -> None:
 class Worker(threading.Thread):
     """Runs instances one after another until enough attempts are committed."""
 
-    make_instance = Instance
+    make_instance: type[Instance] = Instance
 
     def __init__(self, address: str, number: int, transactions: int, partitions: int, seed: int) -> None:
         super().__init__(daemon=True)
