@@ -109,7 +109,7 @@ class StateReader(threading.Thread):
 
     def __init__(self, bootstrap: str, topic: str, writer: KeyedWriter) -> None:
         super().__init__(daemon=True)
-        self._bootstrap, self._topic, self._writer = bootstrap, topic, writer
+        self._address, self._topic, self._writer = bootstrap, topic, writer
         self._ends = threading.Event()
         self.reads = 0
         self.violations: list[str] = []
@@ -127,7 +127,7 @@ class StateReader(threading.Thread):
     def read(self) -> None:
         before = last_offsets(dict(self._writer.written))
         try:
-            present = read_states(self._bootstrap, self._topic)
+            present = read_states(self._address, self._topic)
         except TimeoutError as error:
             self.violations.append(f"not-served: {error}")
             return

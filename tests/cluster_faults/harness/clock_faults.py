@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.cluster_faults.harness.cleaning_checks import LogStart, early_deletions
 from tests.cluster_faults.harness.disk_faults import lead_again
@@ -105,7 +106,7 @@ class RawMember:
         synced = self._connection.exchange(request)
         assert synced.error_code == 0, f"SyncGroup must succeed, got {synced}"
 
-    def _join(self, member: str) -> object:
+    def _join(self, member: str) -> Any:
         return self._connection.exchange(
             join_group.JoinGroupRequest(
                 group_id=self._group,

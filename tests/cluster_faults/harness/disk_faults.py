@@ -249,11 +249,10 @@ def lead_again(scene: Scene, broker: int, chosen_topics: Sequence[str] = ()) -> 
     ]
     if any(scene.cluster.leader(*partition) != broker for partition in chosen):
         scene.clients.elect_preferred(chosen)
-    for partition in chosen:
-        scene.cluster.wait_until(
-            lambda partition=partition: scene.cluster.leader(*partition) == broker,  # type: ignore[misc]
-            f"broker {broker} must lead {partition}",
-        )
+    scene.cluster.wait_until(
+        lambda: all(scene.cluster.leader(*partition) == broker for partition in chosen),
+        f"broker {broker} must lead {chosen}",
+    )
 
 
 def wait_until_out_of_isr(scene: Scene, broker: int, partitions: Iterable[int] = range(PARTITIONS)) -> None:
