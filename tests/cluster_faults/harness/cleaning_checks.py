@@ -69,17 +69,24 @@ def early_deletions(
 
 
 def differing_tails(name: str, logs: Mapping[int, Sequence[Batch]], leader: int, end: int) -> Iterator[str]:
-    """Compare replicas from the latest of their first offsets on, byte for byte, up to an offset."""
-    first = max((batches[0].base_offset for batches in logs.values() if batches), default=0)
+    """Compare replicas from the latest of their first offsets on, byte for byte, up to an offset.
+
+    A replica without records has deleted all of them.
+    """
+    kept = {broker: batches for broker, batches in logs.items() if batches}
+    if not kept:
+        return
+    first = max(batches[0].base_offset for batches in kept.values())
     tails = {
         broker: [batch for batch in batches if first <= batch.base_offset < end]
-        for broker, batches in logs.items()
+        for broker, batches in kept.items()
     }
+    reference = tails.get(leader, next(iter(tails.values())))
     for broker, tail in tails.items():
         reached = tail[-1].last_offset + 1 if tail else first
-        if reached != end and first < end:
+        if reached != end:
             yield f"replicas-differ: {name} of broker {broker} ends at {reached}, must reach {end}"
-        elif difference := first_difference(tails[leader], tail):
+        elif difference := first_difference(reference, tail):
             yield f"replicas-differ: {name} of broker {broker} and leader {leader}: {difference[:300]}"
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tests.cluster_faults.harness.cleaning_checks import LogStart, early_deletions
 from tests.cluster_faults.harness.disk_faults import lead_again
@@ -27,9 +28,9 @@ BELOW_TIMEOUT_SECONDS = 20
 """Below the timeout of transactions, 60 s."""
 RETENTION_MS = 2 * HOUR_SECONDS * 1000
 RECORDS = 400
-SETTLE_SECONDS = 2.5
+SETTLE_SECONDS = 1.5
 """Longer than a check of retention takes to come."""
-SESSION_SECONDS = 6.0
+LONG_SESSION_SECONDS, SHORT_SESSION_SECONDS = 60.0, 6.0
 STEPS = (HOUR_SECONDS, -HOUR_SECONDS, 0)
 DRIFT = tuple(range(0, BELOW_TIMEOUT_SECONDS, 2))
 UNKNOWN_MEMBER_ID = 25
@@ -87,8 +88,9 @@ class BrokerClock:
 class RawMember:
     """A member of a group of its own, which only sends heartbeats."""
 
-    def __init__(self, cluster: FaultCluster, group: str) -> None:
+    def __init__(self, cluster: FaultCluster, group: str, session_seconds: float) -> None:
         self._group = group
+        self._session = timedelta(seconds=session_seconds)
         coordinator = cluster.leader(OFFSETS_TOPIC, partition_of(group))
         self._connection = RawConnection(cluster.address(coordinator))
         response = self._join("")
@@ -110,8 +112,8 @@ class RawMember:
         return self._connection.exchange(
             join_group.JoinGroupRequest(
                 group_id=self._group,
-                session_timeout=timedelta(seconds=SESSION_SECONDS),
-                rebalance_timeout=timedelta(seconds=SESSION_SECONDS),
+                session_timeout=self._session,
+                rebalance_timeout=self._session,
                 member_id=member,
                 group_instance_id=None,
                 protocol_type="by hand",
@@ -125,7 +127,12 @@ class RawMember:
         )
         return int(self._connection.exchange(request).error_code)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._connection.close()
 
 
@@ -137,22 +144,22 @@ def step_clock(scene: Scene) -> None:
     clock.load()
     lead_again(scene, victim, [scene.topic, OFFSETS_TOPIC])
     topic = _write_dated(scene)
-    member = RawMember(cluster, _coordinated_by(scene, victim))
     epoch = cluster.znodes.broker_epoch(victim)
     try:
-        for seconds in STEPS:
-            scene.note("clock steps")
-            clock.set(seconds)
-            _live(scene, member)
-            _check_nothing_expired(scene, topic)
-        clock.set(-HOUR_SECONDS)
-        time.sleep(1.5 * SESSION_SECONDS)
-        code = member.beat()
-        text = f"session-kept: a member without heartbeats got {code} after a step back"
-        scene.report.check(code == UNKNOWN_MEMBER_ID, text)
+        with RawMember(cluster, _coordinated_by(scene, victim, "lively"), LONG_SESSION_SECONDS) as member:
+            for seconds in STEPS:
+                scene.note("clock steps")
+                clock.set(seconds)
+                _live(scene, member)
+                _check_nothing_expired(scene, topic)
+        with RawMember(cluster, _coordinated_by(scene, victim, "silent"), SHORT_SESSION_SECONDS) as member:
+            clock.set(-HOUR_SECONDS)
+            time.sleep(1.5 * SHORT_SESSION_SECONDS)
+            code = member.beat()
     finally:
         clock.set(0)
-        member.close()
+    text = f"session-kept: a member without heartbeats got {code} after a step back"
+    scene.report.check(code == UNKNOWN_MEMBER_ID, text)
     is_same = cluster.znodes.broker_epoch(victim) == epoch
     scene.report.check(is_same, "session-lost: a broker registered again after a clock step")
     scene.wait_for_progress()
@@ -189,14 +196,12 @@ def _live(scene: Scene, member: RawMember) -> None:
             scene.report.violate(f"session-lost: a member with heartbeats got {code} after a clock step")
             return
         time.sleep(0.5)
-    member.beat()
     scene.wait_for_progress()
-    member.beat()
 
 
-def _coordinated_by(scene: Scene, broker: int) -> str:
+def _coordinated_by(scene: Scene, broker: int, kind: str) -> str:
     """Return the name of a group whose coordinator is a broker, or any if it leads no offsets."""
-    names = [f"{scene.topic}-clock-{number}" for number in range(20)]
+    names = [f"{scene.topic}-{kind}-{number}" for number in range(20)]
     for name in names:
         if scene.cluster.leader(OFFSETS_TOPIC, partition_of(name)) == broker:
             return name

@@ -307,4 +307,4 @@ def _append_many(scene: Scene, connection: RawConnection, topic: str, written: d
 
 FULL_DISKS = (fill_disk, kill_on_full_disk)
 FAILING_DISKS = (fail_writes, fail_syncs, fail_all_directories, write_less, exhaust_descriptors)
-FAILING_SHORT = (write_less, fail_syncs, exhaust_descriptors)
+FAILING_SHORT = (write_less, fail_syncs)
