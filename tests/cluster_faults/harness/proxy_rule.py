@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from tests.cluster_faults.harness.request_header import RequestHeader
 
@@ -66,7 +66,7 @@ class Rule:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        fields = json.loads(text)
+        fields: dict[str, Any] = json.loads(text)
         fields["action"] = Action(fields["action"])
         fields["source"] = None if fields["source"] is None else Source(fields["source"])
         return cls(

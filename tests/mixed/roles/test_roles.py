@@ -8,7 +8,9 @@ and after it. Both kinds of controller take part, whichever a run has otherwise.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.mixed.harness.coordinators import OFFSETS, TRANSACTIONS
@@ -70,9 +72,11 @@ def rebalance(stage: Stage) -> None:
         before = dict(reader.journal.committed)
         reader.replace_member()
         committed = reader.journal.committed
-        stage.cluster.wait_until(
-            lambda before=before, committed=committed: all(committed[p] > before[p] for p in PARTITIONS)
-        )
+        stage.cluster.wait_until(partial(has_committed_more, committed, before))
+
+
+def has_committed_more(committed: Mapping[int, int], before: Mapping[int, int]) -> bool:
+    return all(committed[partition] > before[partition] for partition in PARTITIONS)
 
 
 def test_clients_make_progress(stage: Stage) -> None:
@@ -98,7 +102,11 @@ def move_all(stage: Stage, clients: Clients, targets: Targets) -> None:
         cluster.wait_for_partition(topic, number, isr=replicas)
         for broker in others_than(*replicas):
             path = cluster.replica_path(broker, topic, number)
-            cluster.wait_until(lambda path=path: not path.exists())
+            cluster.wait_until(partial(is_gone, path))
+
+
+def is_gone(path: Path) -> bool:
+    return not path.exists()
 
 
 def test_replicas_are_reassigned(stage: Stage, clients: Clients) -> None:

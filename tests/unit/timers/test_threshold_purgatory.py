@@ -79,12 +79,12 @@ def test_operation_that_is_reached_at_once_is_not_watched(scene: Scene) -> None:
 
 
 def test_operation_of_two_keys_waits_for_both(scene: Scene) -> None:
-    both, one = scene.delay(a=1, b=2), scene.delay(a=2)
+    both, single = scene.delay(a=1, b=2), scene.delay(a=2)
     assert scene.reach("a", 1) == 0
     assert scene.reach("b", 2) == 1
     assert both.completions == 1
     assert scene.reach("a", 2) == 1
-    assert (one.completions, scene.purgatory.watched) == (1, 0)
+    assert (single.completions, scene.purgatory.watched) == (1, 0)
 
 
 def test_check_of_all_tries_operations_beyond_the_value(scene: Scene) -> None:
