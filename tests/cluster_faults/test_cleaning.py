@@ -6,6 +6,7 @@ import pytest
 from tests.cluster_faults.conftest import Play
 from tests.cluster_faults.harness import clock_faults
 from tests.cluster_faults.harness.cleaning_faults import clean_under_kills
+from tests.cluster_faults.harness.disks import why_no_preload
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -15,6 +16,6 @@ def test_compaction_and_retention_while_brokers_are_killed(play: Play) -> None:
 
 
 def test_stepped_clocks(play: Play) -> None:
-    if reason := clock_faults.why_no_clocks():
-        pytest.skip(reason)
+    if reason := why_no_preload():
+        pytest.skip(f"steps a clock: {reason}")
     play(clock_faults.step_clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cluster_faults.conftest import Play
 from tests.cluster_faults.harness import disk_faults
-from tests.cluster_faults.harness.disks import why_no_failing_calls
+from tests.cluster_faults.harness.disks import why_no_preload
 from tests.faults.storage.full_disk import why_no_disk
 
 pytestmark = pytest.mark.timeout(300)
@@ -18,6 +18,6 @@ def test_full_disks(play: Play) -> None:
 
 
 def test_failing_disks(play: Play) -> None:
-    if reason := why_no_failing_calls():
-        pytest.skip(reason)
+    if reason := why_no_preload():
+        pytest.skip(f"lets calls fail: {reason}")
     play(*disk_faults.FAILING_SHORT)

@@ -28,6 +28,8 @@ from tests.mixed.harness.log_files import Batch, read_batches, read_high_waterma
 from tests.support.raw_connection import ConnectionEnded, RawConnection
 
 SEGMENT_BYTES = 16_384
+BATCH_BYTES_MAX = SEGMENT_BYTES // 2
+"""After a stall many records wait: a batch must fit into a segment."""
 RETENTION_MS = 4_000
 KEYS = 60
 TOMBSTONES_SHARE = 0.1
@@ -52,7 +54,9 @@ class KeyedWriter(threading.Thread):
 
     def __init__(self, bootstrap: str, states: str, latest: str, seed: int) -> None:
         super().__init__(daemon=True)
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **SETTINGS})
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, **SETTINGS, "batch.size": BATCH_BYTES_MAX}
+        )
         self._states, self._latest = states, latest
         self._rng = random.Random(seed)
         self._ends = threading.Event()

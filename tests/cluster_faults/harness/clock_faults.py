@@ -1,4 +1,4 @@
-"""Steps and drift of the wall clock of one broker, by libfaketime; monotonic clocks are left alone.
+"""Steps and drift of the wall clock of one broker, by a library; monotonic clocks are left alone.
 
 Retention is by wall clock, as in Kafka: a step that is shorter than the retention time deletes nothing.
 Sessions, lags and the timers of groups are by the monotonic clock. The timeout of a transaction is by the
@@ -7,6 +7,7 @@ wall clock of its coordinator, as in Kafka, so that one is only stepped by less 
 
 from __future__ import annotations
 
+import struct
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 from tests.cluster_faults.harness.cleaning_checks import LogStart, early_deletions
 from tests.cluster_faults.harness.disk_faults import lead_again
+from tests.cluster_faults.harness.disks import preload
 from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
 from tests.cluster_faults.harness.scene import OFFSETS_TOPIC, PARTITIONS, SPREAD, Scene
 from tests.cluster_faults.harness.senders import send_all
@@ -23,11 +25,12 @@ from tests.mixed.harness.log_files import read_batches
 from tests.support.kio_requests import kio_requests
 from tests.support.raw_connection import RawConnection
 
+SOURCE = Path(__file__).with_name("stepped_clock.c")
 HOUR_SECONDS = 3600
 BELOW_TIMEOUT_SECONDS = 20
 """Below the timeout of transactions, 60 s."""
 RETENTION_MS = 2 * HOUR_SECONDS * 1000
-RECORDS = 400
+RECORDS = 600
 SETTLE_SECONDS = 1.5
 """Longer than a check of retention takes to come."""
 LONG_SESSION_SECONDS, SHORT_SESSION_SECONDS = 60.0, 6.0
@@ -35,20 +38,13 @@ STEPS = (HOUR_SECONDS, -HOUR_SECONDS, 0)
 DRIFT = tuple(range(0, BELOW_TIMEOUT_SECONDS, 2))
 UNKNOWN_MEMBER_ID = 25
 MEMBER_ID_REQUIRED = 79
-DATED = {"retention.ms": str(RETENTION_MS), "segment.bytes": "16384"}
+DATED = {"retention.ms": str(RETENTION_MS), "segment.bytes": "32768"}
+PARTS = 4
+"""Each is less than a segment in a partition."""
 
 join_group = kio_requests("join_group", 5)
 sync_group = kio_requests("sync_group", 3)
 heartbeat = kio_requests("heartbeat", 3)
-
-
-def _libraries() -> list[Path]:
-    return sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-
-
-def why_no_clocks() -> str | None:
-    """Return why the clock of a broker cannot be changed here; None if it can."""
-    return None if _libraries() else "needs faketime (libfaketimeMT.so.1)"
 
 
 class BrokerClock:
@@ -61,28 +57,15 @@ class BrokerClock:
 
     def load(self) -> None:
         """Restart the broker with the library, if it does not have it yet."""
-        environment = self._cluster.environments.setdefault(self._broker, {})
+        if not self._file.exists():
+            self._file.write_bytes(bytes(8))
         self.set(0)
-        if "FAKETIME_TIMESTAMP_FILE" in environment:
-            return
-        libraries = [environment.get("LD_PRELOAD", ""), str(_libraries()[0])]
-        environment.update(
-            LD_PRELOAD=":".join(filter(None, libraries)),
-            FAKETIME_TIMESTAMP_FILE=str(self._file),
-            FAKETIME_NO_CACHE="1",
-            FAKETIME_DONT_FAKE_MONOTONIC="1",
-            DONT_FAKE_MONOTONIC="1",
-            NO_FAKE_STAT="1",
-        )
-        self._cluster.stop(self._broker)
-        self._cluster.start(self._broker)
-        self._cluster.wait_until_in_sync()
+        preload(self._cluster, self._broker, SOURCE, "STEPPED_CLOCK", self._file)
 
-    def set(self, seconds: float) -> None:
+    def set(self, seconds: int) -> None:
         """Step the clock: it is so much ahead of the machine's from now on."""
-        new = self._file.with_suffix(".new")
-        new.write_text(f"{seconds:+}\n")
-        new.rename(self._file)
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("=q", seconds * 1_000_000_000))
 
 
 class RawMember:
@@ -214,7 +197,8 @@ def _write_dated(scene: Scene) -> str:
     scene.clients.create_topic(topic, SPREAD, DATED)
     scene.cluster.wait_until_in_sync([topic])
     values = [f"{number} ".ljust(400, ".") for number in range(RECORDS)]
-    send_all(scene.cluster.bootstrap, topic, range(PARTITIONS), values)
+    for part in range(PARTS):
+        send_all(scene.cluster.bootstrap, topic, range(PARTITIONS), values[part::PARTS])
     return topic
 
 

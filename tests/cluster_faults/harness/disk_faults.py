@@ -284,7 +284,9 @@ def _with_second_directory(scene: Scene, broker: int) -> FailingCalls:
     directories = cluster.more_log_dirs.setdefault(broker, [])
     if not directories:
         directories.append(cluster.home / f"broker-{broker}-second")
-        cluster.environments.pop(broker, None)  # one restart for both
+        if broker in cluster.environments:
+            cluster.stop(broker)
+            cluster.start(broker)
     calls.load()
     return calls
 

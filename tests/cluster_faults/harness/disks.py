@@ -103,9 +103,25 @@ def _fill(disk: Path, ballast: Path) -> None:
     raise TimeoutError(f"{disk} must be full after {FILL_ATTEMPTS_MAX} attempts")
 
 
-def why_no_failing_calls() -> str | None:
-    """Return why calls of a broker cannot fail here; None if they can."""
-    return None if shutil.which("cc") else "failing calls need a C compiler"
+def why_no_preload() -> str | None:
+    """Return why no library can be loaded into a broker here; None if one can."""
+    return None if shutil.which("cc") else "needs a C compiler"
+
+
+def preload(cluster: FaultCluster, broker: int, source: Path, variable: str, path: Path) -> None:
+    """Restart a broker with a library made of a C source, which maps a file, if it does not have it yet."""
+    environment = cluster.environments.setdefault(broker, {})
+    if variable in environment:
+        return
+    library = cluster.home / f"{source.stem}.so"
+    if not library.exists():
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
+        subprocess.run(command, check=True)
+    libraries = filter(None, [environment.get("LD_PRELOAD"), str(library)])
+    environment.update({variable: str(path), "LD_PRELOAD": ":".join(libraries)})
+    cluster.stop(broker)
+    cluster.start(broker)
+    cluster.wait_until_in_sync()
 
 
 class FailingCalls:
@@ -113,23 +129,14 @@ class FailingCalls:
 
     def __init__(self, cluster: FaultCluster, broker: int) -> None:
         self._path = cluster.home / f"broker-{broker}.calls"
-        self._library = cluster.home / "failing_calls.so"
         self._cluster = cluster
         self._broker = broker
 
     def load(self) -> None:
         """Restart the broker with the library, if it does not have it yet."""
-        environment = self._cluster.environments.setdefault(self._broker, {})
-        if "FAILING_CALLS" in environment:
-            return
-        if not self._library.exists():
-            command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
-            subprocess.run(command, check=True)
-        self._path.write_bytes(bytes(ORDER.size))
-        environment.update(FAILING_CALLS=str(self._path), LD_PRELOAD=str(self._library))
-        self._cluster.stop(self._broker)
-        self._cluster.start(self._broker)
-        self._cluster.wait_until_in_sync()
+        if not self._path.exists():
+            self._path.write_bytes(bytes(ORDER.size))
+        preload(self._cluster, self._broker, SOURCE, "FAILING_CALLS", self._path)
 
     @property
     def hits(self) -> int:
