@@ -31,9 +31,11 @@ from bench.cases.client import consume as client_consume
 from bench.cases.client import produce as client_produce
 from bench.cases.client import record_codec
 from bench.cases.operations import (
+    cluster_scale,
     cluster_start,
     compaction_rate,
     group_size,
+    leader_failover,
     memory,
     producer_ids,
     recovery_time,
@@ -69,9 +71,11 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "O1": start_time.run,
     "O2": memory.run,
     "O3": recovery_time.run,
+    "O4": leader_failover.run,
     "O5": timer_queue.run,
     "O6": compaction_rate.run,
     "O7": cluster_start.run,
+    "O8": cluster_scale.run,
     "S1": spark_read.run,
     "S2": spark_latency.run,
     "S3": spark_write.run,

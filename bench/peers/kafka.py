@@ -105,10 +105,15 @@ class ZooKeeper:
 
     def has_sessions(self) -> bool:
         """Return whether a broker session exists, of a live or dead broker."""
+        return any(path.startswith("/brokers/ids/") for path in self.ephemerals())
+
+    def ephemerals(self) -> frozenset[str]:
+        """Return the paths of all ephemeral nodes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as connection:
             connection.sendall(b"dump")
             with connection.makefile("rb") as response:
-                return b"/brokers/ids/" in response.read()
+                lines = response.read().decode().splitlines()
+        return frozenset(line.strip() for line in lines if line.startswith("\t"))
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,6 @@ read a few seconds after the record; CPU is the figure that a busy machine chang
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from bench.harness import Bench, Row, Sample
 from bench.loads.broker.exchange import connect, error_codes, send_request
 from bench.loads.broker.frames import batch, metadata, produce
+from bench.loads.broker.response_fields import ResponseFields
 from bench.meter import MB, Meter, pss_bytes, usage
 from bench.peers.broker import Broker, BrokerFailed
 from bench.peers.cluster import Cluster, Members, OdradekCluster, cluster_of
@@ -124,7 +124,9 @@ def _await_first_record(cluster: Cluster) -> None:
 def _leader_port(port: int) -> int | None:
     """Return the port of the leader of a partition with all replicas; None if there is none yet."""
     with connect(port) as connection:
-        response = _Fields(send_request(connection, metadata(TOPIC))[12:])  # size, correlation, throttle
+        response = ResponseFields(
+            send_request(connection, metadata(TOPIC))[12:]
+        )  # size, correlation, throttle
     ports = {}
     for _ in range(response.int32()):
         broker, _, ports[broker] = response.int32(), response.string(), response.int32()
@@ -136,30 +138,3 @@ def _leader_port(port: int) -> int | None:
         return None
     error, _, leader, replicas = response.int16(), response.int32(), response.int32(), response.int32()
     return ports.get(leader) if error == 0 and replicas == REPLICAS else None
-
-
-class _Fields:
-    """Reads the fields of a response in order."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def int8(self) -> int:
-        return self._read(">b", 1)
-
-    def int16(self) -> int:
-        return self._read(">h", 2)
-
-    def int32(self) -> int:
-        return self._read(">i", 4)
-
-    def string(self) -> bytes:
-        length = max(0, self.int16())
-        self._position += length
-        return self._data[self._position - length : self._position]
-
-    def _read(self, layout: str, size: int) -> int:
-        (value,) = struct.unpack_from(layout, self._data, self._position)
-        self._position += size
-        return int(value)

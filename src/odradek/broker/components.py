@@ -305,7 +305,7 @@ class ComponentFactory:
             lambda: self.config.broker[settings.UNCLEAN_LEADER_ELECTION_ENABLE],
             interval_ms if is_balancing else None,
         )
-        return Controller(store, fence, open_channel, clock.sleep_ms, self.environment.entropy, options)
+        return Controller(store, fence, open_channel, clock, self.environment.entropy, options)
 
     def make_producer_id_manager(
         self,

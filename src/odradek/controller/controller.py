@@ -27,6 +27,7 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
     Steps,
 )
+from odradek.controller.broker_failure_timer import BrokerFailureTimer
 from odradek.controller.channels import BrokerRequest, ControllerChannels, OpenChannel
 from odradek.controller.event_queue import EventQueue, QueuedEvent
 from odradek.controller.events import (
@@ -46,6 +47,7 @@ from odradek.controller.store_actions import FATAL, StoreActions
 from odradek.controller.watches import ControllerWatches
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.replication.control_requests import ControlResult
 from odradek.store.controller_election import Fence
@@ -81,7 +83,7 @@ class Controller:
         store: Store,
         fence: Fence,
         open_channel: OpenChannel,
-        sleep_ms: Callable[[int], Awaitable[None]],
+        clock: Clock,
         entropy: Entropy,
         options: ControllerOptions | None = None,
     ) -> None:
@@ -92,12 +94,13 @@ class Controller:
         self._deleted_topics: list[str] = []
         self._options = options or ControllerOptions()
         self._store = store
-        self._sleep_ms = sleep_ms
+        self._clock = clock
         self._fence = fence
-        self._channels = ControllerChannels(open_channel, sleep_ms, self._on_answered, self._fail)
+        self._channels = ControllerChannels(open_channel, clock.sleep_ms, self._on_answered, self._fail)
         self._context = ControllerContext(fence.controller_epoch, self._options.settings)
         self._events = EventQueue()
-        self._watches = ControllerWatches(store, self._context, self._events.put_read)
+        self._watches = ControllerWatches(store, self._context, self._events.put_read, clock.monotonic_ms)
+        self._broker_failure_timer = BrokerFailureTimer(clock.monotonic_ms)
         self._store_actions = StoreActions(store, fence, entropy, self._options.is_unclean_default)
         self._is_active = True
         self._is_loaded = False
@@ -216,6 +219,7 @@ class Controller:
         errors = result.partition_errors
         match request:
             case SendLeaderAndIsr():
+                self._broker_failure_timer.on_answered(request)
                 # Most answers say nothing: an event for each would be work in vain.
                 is_news = ErrorCode.KAFKA_STORAGE_ERROR in errors.values()
                 if not result.error and (is_news or self._context.offline_replicas.get(broker_id)):
@@ -246,7 +250,7 @@ class Controller:
             self._fail(error)
 
     async def _load(self) -> None:
-        context = self._context
+        context, began_ms = self._context, self._clock.monotonic_ms()
         await self._watches.load(self._fence)
         context.partitions, zxids = await read_partition_states_and_zxids(
             self._store, context.all_partitions()
@@ -254,6 +258,12 @@ class Controller:
         await self._handle(ContextLoaded(zxids))
         self._watches.load_requests()
         self._schedule_leader_balance(FIRST_LEADER_BALANCE_MS)
+        log.info(
+            "controller_started",
+            controller_epoch=self.controller_epoch,
+            partitions=len(context.partitions),
+            milliseconds=self._clock.monotonic_ms() - began_ms,
+        )
 
     async def _process(self, queued: QueuedEvent) -> None:
         try:
@@ -271,16 +281,24 @@ class Controller:
         match event:
             case BrokersChanged():
                 self._channels.set_brokers(event.brokers)
+                self._time_broker_failure(event)
             case ContextLoaded():
                 self._channels.set_brokers(self._context.brokers)
         waiting = set(self._context.deletions.ineligible)
         reply = await self._run_steps(handle(self._context, event))
+        self._broker_failure_timer.on_decided()
         deleted, self._deleted_topics = self._deleted_topics, []
         for topic in (*deleted, *(self._context.deletions.ineligible - waiting)):
             self.on_topic_deleted(topic)
         if isinstance(event, LeaderBalanceDue):
             self._schedule_leader_balance(self._options.leader_balance_interval_ms or 0)
         return reply
+
+    def _time_broker_failure(self, event: BrokersChanged) -> None:
+        dead = self._context.brokers.keys() - event.brokers.keys()
+        if dead:
+            led_count = sum(len(self._context.leaders_of(broker_id)) for broker_id in dead)
+            self._broker_failure_timer.begin(dead, led_count, event.noticed_ms)
 
     async def _run_steps(self, steps: Steps[T]) -> T:
         """Execute actions and send their results in.
@@ -305,7 +323,11 @@ class Controller:
 
     async def _execute(self, action: Action) -> Any:
         match action:
-            case SendLeaderAndIsr() | SendStopReplica():
+            case SendLeaderAndIsr():
+                self._broker_failure_timer.on_sent(action)
+                self._channels.send(action.broker_id, action)
+                return None
+            case SendStopReplica():
                 self._channels.send(action.broker_id, action)
                 return None
             case SendUpdateMetadata():
@@ -325,7 +347,7 @@ class Controller:
                 return await work()
             except Unavailable as error:
                 log.warning("controller_store_retry", reason=str(error), wait_ms=wait_ms)
-                await self._sleep_ms(wait_ms)
+                await self._clock.sleep_ms(wait_ms)
         return await work()
 
     # The balance of leaders.
@@ -335,5 +357,5 @@ class Controller:
             self._balance_timer = asyncio.get_running_loop().create_task(self._balance_after(delay_ms))
 
     async def _balance_after(self, delay_ms: int) -> None:
-        await self._sleep_ms(delay_ms)
+        await self._clock.sleep_ms(delay_ms)
         self._events.put(LeaderBalanceDue())

@@ -25,6 +25,8 @@ class BrokersChanged:
     """All registered brokers."""
 
     brokers: Mapping[int, LiveBroker]
+    noticed_ms: int | None = field(default=None, compare=False)
+    """Monotonic time at which the store reported the change."""
 
 
 @dataclass(frozen=True, slots=True)

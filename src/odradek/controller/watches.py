@@ -48,11 +48,17 @@ log = events.logger("controller")
 
 class ControllerWatches:
     def __init__(
-        self, store: Store, context: ControllerContext, put_read: Callable[[Hashable, ReadEvent], None]
+        self,
+        store: Store,
+        context: ControllerContext,
+        put_read: Callable[[Hashable, ReadEvent], None],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._context = context
         self._put_read = put_read
+        self._monotonic_ms = monotonic_ms
+        self._brokers_noticed_ms: int | None = None
         self._watched_topics: set[str] = set()
 
     async def load(self, fence: Fence) -> None:
@@ -85,10 +91,13 @@ class ControllerWatches:
     # Brokers.
 
     def _on_brokers_changed(self, event: WatchedEvent) -> None:
+        if self._brokers_noticed_ms is None:
+            self._brokers_noticed_ms = self._monotonic_ms()
         self._put_read(znode_paths.BROKER_IDS, self._read_brokers_changed)
 
     async def _read_brokers_changed(self) -> ControllerEvent:
-        return BrokersChanged(await self._read_brokers())
+        noticed_ms, self._brokers_noticed_ms = self._brokers_noticed_ms, None
+        return BrokersChanged(await self._read_brokers(), noticed_ms)
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
         names = await self._store.watch_children(znode_paths.BROKER_IDS, self._on_brokers_changed)

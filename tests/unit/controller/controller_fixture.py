@@ -87,7 +87,7 @@ class ControllerFixture:
             store,
             self.fence,
             lambda _id, _broker: self.channel,
-            self.clock.sleep_ms,
+            self.clock,
             SeededEntropy(0),
             self.options,
         )

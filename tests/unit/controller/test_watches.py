@@ -55,7 +55,7 @@ class WatchFixture:
         self.store = ensemble.connect()
         self.context = ControllerContext(1)
         self.events = EventQueue()
-        self.watches = ControllerWatches(ensemble.connect(), self.context, self.events.put_read)
+        self.watches = ControllerWatches(ensemble.connect(), self.context, self.events.put_read, lambda: 0)
         self.fence: Any = None
 
     async def load(self) -> None:
