@@ -1,0 +1,143 @@
+"""The partitions of a follower's session that its next fetch has to look at.
+
+A follower that has everything of a partition, in sync and with the current offsets, is settled there. Nothing
+is to be read for it until the partition changes: so each partition of the session is watched, like a delayed
+request, but for as long as the session lives. Reading a partition and waiting for it then cost what has
+changed, however many partitions the session has.
+
+A fetch confirms all settled partitions without looking at them. Its time is written into the leaders' states
+when somebody needs it: before ISRs are checked, and when the partition changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, SessionKey
+from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
+
+if TYPE_CHECKING:
+    from odradek.replication.fetch_sessions.fetch_session import FetchSession
+    from odradek.replication.partition import Partition
+
+
+class PartitionWatch(DelayedOperation):
+    """Watches one partition of a session. It never completes."""
+
+    __slots__ = ("broker_id", "is_settled", "key", "leader_epoch", "partition", "watches")
+
+    def __init__(self, watches: FollowerWatches, key: SessionKey, partition: Partition) -> None:
+        super().__init__()
+        self.watches = watches
+        self.key = key
+        self.partition = partition
+        self.broker_id = -1
+        self.leader_epoch = -1
+        self.is_settled = False
+
+    def try_complete(self) -> bool:
+        self.watches.on_changed(self)
+        return False
+
+    def force_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        raise AssertionError("a watch does not complete")
+
+    def record_fetch(self, fetched_ms: int) -> None:
+        """Write the time of the last fetch into the state of the leader in whose epoch it was settled."""
+        leader = self.partition.leader_state
+        replica = None if leader is None else leader.replica(self.broker_id)
+        if leader is not None and replica is not None and leader.leader_epoch == self.leader_epoch:
+            replica.last_fetch_ms = max(replica.last_fetch_ms, fetched_ms)
+            replica.last_caught_up_ms = max(replica.last_caught_up_ms, fetched_ms)
+
+
+class FollowerWatches:
+    """Also the key under which a fetch of the session waits."""
+
+    __slots__ = ("_by_key", "_changed", "_pending", "_purgatory", "_session")
+
+    def __init__(self, session: FetchSession, purgatory: DelayedOperationPurgatory) -> None:
+        self._session = session
+        self._purgatory = purgatory
+        self._by_key: dict[SessionKey, PartitionWatch] = {}
+        self._pending: dict[SessionKey, None] = dict.fromkeys(session.partitions)
+        self._changed: dict[SessionKey, None] = {}
+
+    # Reads.
+
+    def take_pending(self) -> list[FetchPartition]:
+        """Return the partitions that a new fetch must read. Each is settled or kept after that."""
+        taken, self._pending, self._changed = self._pending, {}, {}
+        return self._entries(taken)
+
+    def take_changed(self) -> list[FetchPartition]:
+        """Return the partitions that have changed since the waiting fetch has looked at them."""
+        taken, self._changed = self._changed, {}
+        return self._entries(taken)
+
+    def _entries(self, keys: Iterable[SessionKey]) -> list[FetchPartition]:
+        found = (self._session.partitions.get(key) for key in keys)
+        return [entry for entry in found if entry is not None]
+
+    def keep(self, key: SessionKey) -> None:
+        """Read a partition for the next fetch again."""
+        self._pending[key] = None
+
+    def keep_last(self, key: SessionKey) -> None:
+        """The same, after the others: it had records in this response."""
+        self._pending.pop(key, None)
+        self._pending[key] = None
+
+    def settle(self, entry: FetchPartition, partition: Partition, broker_id: int) -> None:
+        """Watch a partition after a read for this follower, and keep it unless the follower is settled."""
+        watch = self._by_key.get(entry.key)
+        if watch is None or watch.partition is not partition:
+            self.forget(entry.key)
+            watch = self._by_key[entry.key] = PartitionWatch(self, entry.key, partition)
+            self._purgatory.watch(watch, partition)
+        log = partition.log
+        watch.is_settled = (
+            entry.fetch_offset == log.log_end_offset
+            and entry.high_watermark == log.high_watermark
+            and entry.leader_log_start_offset == log.log_start_offset
+            and entry.current_leader_epoch == partition.leader_epoch
+            and partition.is_in_isr(broker_id)
+        )
+        watch.broker_id, watch.leader_epoch = broker_id, partition.leader_epoch
+        if not watch.is_settled:
+            self._pending[entry.key] = None
+
+    # Changes.
+
+    def on_changed(self, watch: PartitionWatch) -> None:
+        if watch.is_settled:
+            watch.record_fetch(self._session.last_used_ms)
+            watch.is_settled = False
+        self._pending[watch.key] = None
+        self._changed[watch.key] = None
+        self._purgatory.check_and_complete(self)
+
+    def record_fetches(self) -> None:
+        """Write the time of the last fetch into the states of the leaders where this follower is settled."""
+        fetched_ms = self._session.last_used_ms
+        for watch in self._by_key.values():
+            if watch.is_settled:
+                watch.record_fetch(fetched_ms)
+
+    def forget(self, key: SessionKey) -> None:
+        """Stop watching a partition that has left the session."""
+        self._pending.pop(key, None)
+        self._changed.pop(key, None)
+        watch = self._by_key.pop(key, None)
+        if watch is not None:
+            self._purgatory.unwatch(watch, watch.partition)
+
+    def close(self) -> None:
+        self.record_fetches()
+        for watch in self._by_key.values():
+            self._purgatory.unwatch(watch, watch.partition)
+        self._by_key.clear()
