@@ -2,9 +2,11 @@
 
 *Unavailable* is the time from the kill until a record with acks=all is appended to a partition that the dead
 broker led; ZooKeeper expires its session after six to nine seconds of that. *Failover* is the part after the
-expiry, until both other brokers know a live leader of every partition. *Election* is our controller's own
-figure: from the event of the store to the last response to LeaderAndIsr. The broker is then started again,
-until it is in all ISRs. At last the controller is killed: its failover includes the start of the next one.
+expiry, until both other brokers know a live leader of every partition. *Election* and *ISRs* are our
+controller's own figures: from the event of the store to the last response to LeaderAndIsr with a new leader,
+and to the last one at all, after the dead broker has been removed from all ISRs. The broker is then started
+again, until it is in all ISRs. At last the controller is killed: its failover includes the start of the next
+one.
 
 `SIZES=10,100` selects the numbers of partitions.
 """
@@ -31,6 +33,7 @@ class FailoverFigures(NamedTuple):
     unavailable: float
     failover: float
     election: float
+    isrs: float
     restart: float
     controller_failover: float
     controller_start: float
@@ -46,6 +49,7 @@ FIGURES = (
     Figure("unavailable after kill -9", lambda figures: figures.unavailable),
     Figure("failover after the expiry", lambda figures: figures.failover),
     Figure("election", lambda figures: figures.election, Goal("ours", "≤", 1.0)),
+    Figure("ISRs", lambda figures: figures.isrs),
     Figure("start after kill -9 until in all ISRs", lambda figures: figures.restart),
     Figure("failover with the controller", lambda figures: figures.controller_failover),
     Figure("start of the next controller", lambda figures: figures.controller_start),
@@ -75,7 +79,8 @@ def _measure(cluster: ProcessCluster, size: int) -> FailoverFigures:
     scaled.create()
     killed = next(number for number in cluster.alive if number != scaled.controller())
     unavailable, failover = _kill(cluster, scaled, killed)
-    election = _seconds_of(cluster, "broker_failure_handled")
+    election = _seconds_of(cluster, "broker_failure_handled", "election_ms")
+    isrs = _seconds_of(cluster, "broker_failure_handled")
     began = time.monotonic()
     cluster.launch(killed)
     cluster.await_registered([killed])
@@ -86,6 +91,7 @@ def _measure(cluster: ProcessCluster, size: int) -> FailoverFigures:
         unavailable,
         failover,
         election,
+        isrs,
         restart,
         controller_failover,
         _seconds_of(cluster, "controller_started"),
@@ -105,7 +111,7 @@ def _kill(cluster: ProcessCluster, scaled: ScaledCluster, number: int) -> tuple[
     return produced - began, time.monotonic() - expired
 
 
-def _seconds_of(cluster: ProcessCluster, event: str) -> float:
+def _seconds_of(cluster: ProcessCluster, event: str, field: str = "milliseconds") -> float:
     """Return the duration in an event of our brokers; Kafka logs none."""
-    milliseconds = event_milliseconds(cluster, event)
+    milliseconds = event_milliseconds(cluster, event, field)
     return UNKNOWN if milliseconds is None else milliseconds / 1000
