@@ -114,7 +114,7 @@ class LogMaintenance:
     async def flush_due(self) -> None:
         """Flush the logs whose last flush is ``flush.ms`` ago by the monotonic clock."""
         now_ms = self._clock.monotonic_ms()
-        async for partition_log in self._healthy_logs(_has_flush_ms):
+        async for partition_log in self._healthy_logs(_may_be_due):
             if partition_log.flushed_ms is None:
                 partition_log.flushed_ms = now_ms
             if now_ms - partition_log.flushed_ms >= partition_log.config.flush_ms:
@@ -178,5 +178,6 @@ class LogMaintenance:
             partition_log.expire_producers(now_ms, expiration_ms)
 
 
-def _has_flush_ms(partition_log: Log) -> bool:
-    return partition_log.config.flush_ms != _NEVER
+def _may_be_due(partition_log: Log) -> bool:
+    """A log without ``flush.ms`` is visited once: from then on its time counts, if the setting changes."""
+    return partition_log.flushed_ms is None or partition_log.config.flush_ms != _NEVER
