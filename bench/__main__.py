@@ -31,6 +31,7 @@ from bench.cases.client import consume as client_consume
 from bench.cases.client import produce as client_produce
 from bench.cases.client import record_codec
 from bench.cases.operations import (
+    cluster_clients,
     cluster_scale,
     cluster_start,
     compaction_rate,
@@ -76,6 +77,7 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "O6": compaction_rate.run,
     "O7": cluster_start.run,
     "O8": cluster_scale.run,
+    "O9": cluster_clients.run,
     "S1": spark_read.run,
     "S2": spark_latency.run,
     "S3": spark_write.run,

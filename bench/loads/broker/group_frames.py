@@ -4,6 +4,7 @@
   JoinGroup v5        group, session ms, rebalance ms, member, instance, protocol type, [name, metadata]
   SyncGroup v3        group, generation, member, instance, [member, assignment]
   Heartbeat v3        group, generation, member, instance
+  LeaveGroup v1       group, member
 
 All with header v1, as in `frames.py`.
 """
@@ -40,6 +41,17 @@ def find_coordinator(group: str) -> bytes:
 
 def find_coordinator_error(response: bytes) -> int:
     return int(struct.unpack_from(">h", response, HEAD_BYTES + 4)[0])
+
+
+def find_coordinator_port(response: bytes) -> int:
+    """Return the port of the coordinator, of a response without an error."""
+    _, at = _read_string(response, HEAD_BYTES + 6)
+    _, at = _read_string(response, at + 4)
+    return int(struct.unpack_from(">i", response, at)[0])
+
+
+def leave(group: str, member: str) -> bytes:
+    return framed(13, 1, string(group.encode()) + string(member.encode()))
 
 
 def join(group: str, member: str, topic: str) -> bytes:
