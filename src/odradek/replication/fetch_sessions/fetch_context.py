@@ -55,11 +55,15 @@ class FetchContext:
 
     watches: FollowerWatches | None = None
     """Set if only changed partitions of a follower's session are read."""
-    is_current = True
 
     def __init__(self, partitions: list[FetchPartition], error: ErrorCode = _NONE) -> None:
         self.partitions = partitions
         self.error = error
+
+    @property
+    def is_current(self) -> bool:
+        """False if the session has served another request meanwhile."""
+        return True
 
     def select(self, results: list[FetchPartitionData]) -> list[FetchPartitionData]:
         """Return what the response would contain, without changing state: quotas need its size first."""
@@ -146,7 +150,6 @@ class IncrementalFetchContext(FetchContext):
 
     @property
     def is_current(self) -> bool:
-        """False if the session has served another request meanwhile."""
         return self._session.session_epoch == self._expected_epoch
 
     def select(self, results: list[FetchPartitionData]) -> list[FetchPartitionData]:

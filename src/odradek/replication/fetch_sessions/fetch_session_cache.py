@@ -55,7 +55,7 @@ class FetchSessionCache:
         self.slots_max = slots_max
         self.eviction_ms = eviction_ms
         self.purgatory: DelayedOperationPurgatory | None = None
-        """Where fetches wait. Followers' sessions are watched there; without it all partitions are read."""
+        """Purgatory of fetches, where followers' sessions are watched; without it all partitions are read."""
         self.evictions = 0
         self.partition_count = 0
         self.sessions: OrderedDict[int, FetchSession] = OrderedDict()

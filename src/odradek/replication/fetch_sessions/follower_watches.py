@@ -80,8 +80,8 @@ class FollowerWatches:
         return self._entries(taken)
 
     def _entries(self, keys: Iterable[SessionKey]) -> list[FetchPartition]:
-        found = (self._session.partitions.get(key) for key in keys)
-        return [entry for entry in found if entry is not None]
+        partitions = self._session.partitions
+        return [partitions[key] for key in keys if key in partitions]
 
     def keep(self, key: SessionKey) -> None:
         """Read a partition for the next fetch again."""

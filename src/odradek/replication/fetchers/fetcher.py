@@ -282,8 +282,8 @@ class Fetcher:
 
     def _unsettled(self) -> list[FetchedPartition]:
         """Return the partitions that may not be as the session has them."""
-        found = (self.partitions.get(key) for key in {**self._waiting, **self._changed})
-        return [partition for partition in found if partition is not None]
+        keys = {**self._waiting, **self._changed}
+        return [self.partitions[key] for key in keys if key in self.partitions]
 
     def _delay_throttled(self, quota: ReplicationQuotaManager) -> None:
         """Leave throttled partitions out for a while if the quota is exceeded, unless they are in sync."""
