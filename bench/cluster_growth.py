@@ -93,7 +93,8 @@ class Growth:
     def _controller(self) -> int | None:
         for broker in self._cluster.running():
             assert broker.broker is not None
-            if broker.broker._membership.controller is not None:
+            membership = broker.broker._membership
+            if membership is not None and membership.controller is not None:
                 return broker.broker_id
         return None
 

@@ -69,6 +69,7 @@ class Rule:
         fields: dict[str, Any] = json.loads(text)
         fields["action"] = Action(fields["action"])
         fields["source"] = None if fields["source"] is None else Source(fields["source"])
-        return cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        )
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(value)
+        return cls(**fields)

@@ -51,7 +51,7 @@ class RequestKind(NamedTuple):
     source: Source | None = None
     delay_seconds_max: float = DELAY_SECONDS_MAX
     drop_every: int = 2
-    """Which of the responses are lost: every second, every third."""
+    """Responses that are lost: every second, every third."""
 
 
 KINDS: Final = (

@@ -45,7 +45,7 @@ PAIR: Final = KAFKA_BROKERS if len(OUR_BROKERS) == 1 else OUR_BROKERS[::-1]
 
 
 class Need(NamedTuple):
-    """Whether this run has what some tests need, and why they are left out of the others."""
+    """Things that some tests need of a run, and why they are left out of others."""
 
     is_met: bool
     reason: str
