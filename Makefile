@@ -26,7 +26,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation cluster integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -77,7 +77,10 @@ simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds,
 	@$(BIN)/pytest $(PARALLEL) tests/simulation
 
 cluster: $(CODEC)  ## clusters of three processes on a real ZooKeeper, with faults
-	@$(BIN)/pytest --timeout 300 tests/cluster_faults
+	@$(BIN)/pytest --timeout 300 tests/cluster_faults --ignore tests/cluster_faults/more
+
+cluster-more: $(CODEC)  ## the same with faults of links, requests, disks, copies, clocks and coordinators
+	@$(BIN)/pytest --timeout 300 tests/cluster_faults/more -k "$(ONLY)"
 
 integration: $(CODEC)  ## real processes on loopback
 	@$(BIN)/pytest tests/integration tests/faults tests/fuzz

@@ -1,0 +1,1 @@
+"""Faults of links, requests, disks, copies, clocks and coordinators; not part of CI yet."""
