@@ -11,15 +11,37 @@ when somebody needs it: before ISRs are checked, and when the partition changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Protocol
 
+from odradek.log.log import Log
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, SessionKey
+from odradek.replication.leader import Leader
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 
-if TYPE_CHECKING:
-    from odradek.replication.fetch_sessions.fetch_session import FetchSession
-    from odradek.replication.partition import Partition
+
+class Session(Protocol):
+    """The fetch session of a follower."""
+
+    last_used_ms: int
+
+    @property
+    def partitions(self) -> Mapping[SessionKey, FetchPartition]: ...
+
+
+class WatchedPartition(Hashable, Protocol):
+    """A partition, as far as its leader knows whether a follower has everything."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def leader_state(self) -> Leader | None: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def is_in_isr(self, broker_id: int) -> bool: ...
 
 
 class PartitionWatch(DelayedOperation):
@@ -27,7 +49,7 @@ class PartitionWatch(DelayedOperation):
 
     __slots__ = ("broker_id", "is_settled", "key", "leader_epoch", "partition", "watches")
 
-    def __init__(self, watches: FollowerWatches, key: SessionKey, partition: Partition) -> None:
+    def __init__(self, watches: FollowerWatches, key: SessionKey, partition: WatchedPartition) -> None:
         super().__init__()
         self.watches = watches
         self.key = key
@@ -60,7 +82,7 @@ class FollowerWatches:
 
     __slots__ = ("_by_key", "_changed", "_pending", "_purgatory", "_session")
 
-    def __init__(self, session: FetchSession, purgatory: DelayedOperationPurgatory) -> None:
+    def __init__(self, session: Session, purgatory: DelayedOperationPurgatory) -> None:
         self._session = session
         self._purgatory = purgatory
         self._by_key: dict[SessionKey, PartitionWatch] = {}
@@ -92,7 +114,7 @@ class FollowerWatches:
         self._pending.pop(key, None)
         self._pending[key] = None
 
-    def settle(self, entry: FetchPartition, partition: Partition, broker_id: int) -> None:
+    def settle(self, entry: FetchPartition, partition: WatchedPartition, broker_id: int) -> None:
         """Watch a partition after a read for this follower, and keep it unless the follower is settled."""
         watch = self._by_key.get(entry.key)
         if watch is None or watch.partition is not partition:
