@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,10 @@ PENDING_BATCHES = 30
 PAUSE_SECONDS = 30.0
 PATIENT_MS = 150_000
 """Clients that keep their connections and requests during the pause of a broker."""
+
+
+def read_topic_id(cluster: MixedCluster, topic: str) -> bytes:
+    return base64.urlsafe_b64decode(cluster.znodes.topic(topic)["topic_id"] + "==")
 
 
 @contextmanager
@@ -59,7 +64,7 @@ def test_leader_changes_its_isr_after_lost_answers_under_the_next_controller(
             load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
             cluster.kill(third)
             cluster.wait_for_partition(topic, leader=leader, isr=[leader, controller])
-            link.lose_answers(ALTER_PARTITION)
+            link.lose_answers(ALTER_PARTITION, read_topic_id(cluster, topic))
             cluster.start(third)
             cluster.wait_until(lambda: third in cluster.znodes.partition_state(topic)["isr"])
             cluster.wait_until(lambda: link.lost > 0)

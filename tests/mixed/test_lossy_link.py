@@ -1,4 +1,4 @@
-"""The link loses the answers to one API, and forwards all others."""
+"""The link loses the answers to some requests of one API, and forwards all others."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def server() -> Iterator[socket.socket]:
         thread.join(SECONDS_MAX)
 
 
-def send(client: socket.socket, api_key: int, correlation_id: int) -> None:
-    client.sendall(struct.pack(">ihhi", 8, api_key, 0, correlation_id))
+def send(client: socket.socket, api_key: int, correlation_id: int, body: bytes = b"") -> None:
+    client.sendall(struct.pack(">ihhi", 8 + len(body), api_key, 0, correlation_id) + body)
 
 
 def receive(client: socket.socket) -> int:
@@ -44,7 +44,7 @@ def receive(client: socket.socket) -> int:
     return int(correlation_id)
 
 
-def test_answers_of_one_api_are_lost_and_the_connection_stays(server: socket.socket) -> None:
+def test_answers_to_some_requests_are_lost_and_the_connection_stays(server: socket.socket) -> None:
     port = free_port()
     with (
         LossyLink(port, server.getsockname()[1]) as link,
@@ -53,13 +53,15 @@ def test_answers_of_one_api_are_lost_and_the_connection_stays(server: socket.soc
         client.settimeout(SECONDS_MAX)
         send(client, LOST, 1)
         assert receive(client) == 1
-        link.lose_answers(LOST)
-        send(client, LOST, 2)
-        send(client, KEPT, 3)
+        link.lose_answers(LOST, b"topic")
+        send(client, LOST, 2, b"a topic")
+        send(client, KEPT, 3, b"a topic")
+        send(client, LOST, 5, b"another")
         assert receive(client) == 3
+        assert receive(client) == 5
         assert link.lost == 1
         link.lose_nothing()
-        send(client, LOST, 4)
+        send(client, LOST, 4, b"a topic")
         assert receive(client) == 4
         client.settimeout(SILENCE_SECONDS)
         with pytest.raises(TimeoutError):

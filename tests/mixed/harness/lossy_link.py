@@ -7,7 +7,7 @@ import struct
 import threading
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from tests.mixed.harness.tally import TALLY
 
@@ -16,6 +16,13 @@ REQUEST_HEADER = struct.Struct(">hhi")
 """API key, version, correlation id."""
 CHUNK_BYTES = 1 << 16
 ACCEPT_SECONDS = 0.2
+
+
+class LostRequests(NamedTuple):
+    """Requests whose answers are lost."""
+
+    api_key: int
+    part: bytes
 
 
 class LossyLink:
@@ -27,7 +34,7 @@ class LossyLink:
     def __init__(self, port: int, broker_port: int) -> None:
         self.lost = 0
         self._broker_port = broker_port
-        self._lost_api: int | None = None
+        self._lost_requests: LostRequests | None = None
         self._server = socket.create_server(("127.0.0.1", port))
         self._server.settimeout(ACCEPT_SECONDS)
         self._sockets: list[socket.socket] = []
@@ -47,12 +54,15 @@ class LossyLink:
         for end in self._sockets:
             _close(end)
 
-    def lose_answers(self, api_key: int) -> None:
-        """Lose the answers to requests of this API from now on, also to those under way."""
-        self._lost_api = api_key
+    def lose_answers(self, api_key: int, part: bytes) -> None:
+        """Lose the answers to requests of this API, sent from now on, that contain these bytes.
+
+        Only those: a client that sends one request at a time would not get to the next one.
+        """
+        self._lost_requests = LostRequests(api_key, part)
 
     def lose_nothing(self) -> None:
-        self._lost_api = None
+        self._lost_requests = None
 
     def _accept(self) -> None:
         while not self._is_closed.is_set():
@@ -68,29 +78,29 @@ class LossyLink:
             return
         client.settimeout(None)
         self._sockets += [client, broker]
-        api_keys: dict[int, int] = {}
+        doomed: set[int] = set()
         for target in (self._forward_requests, self._forward_answers):
-            threading.Thread(target=target, args=(client, broker, api_keys), daemon=True).start()
+            threading.Thread(target=target, args=(client, broker, doomed), daemon=True).start()
 
-    def _forward_requests(
-        self, client: socket.socket, broker: socket.socket, api_keys: dict[int, int]
-    ) -> None:
+    def _forward_requests(self, client: socket.socket, broker: socket.socket, doomed: set[int]) -> None:
+        """Forward requests; note the correlation ids of those whose answers are to be lost."""
         with suppress(OSError, EOFError):
             while True:
                 body = _receive_frame(client)
                 api_key, _, correlation_id = REQUEST_HEADER.unpack_from(body)
-                api_keys[correlation_id] = api_key
+                lost = self._lost_requests
+                if lost is not None and lost.api_key == api_key and lost.part in body:
+                    doomed.add(correlation_id)
                 broker.sendall(LENGTH.pack(len(body)) + body)
         _close(client, broker)
 
-    def _forward_answers(
-        self, client: socket.socket, broker: socket.socket, api_keys: dict[int, int]
-    ) -> None:
+    def _forward_answers(self, client: socket.socket, broker: socket.socket, doomed: set[int]) -> None:
         with suppress(OSError, EOFError):
             while True:
                 body = _receive_frame(broker)
                 (correlation_id,) = LENGTH.unpack_from(body)
-                if api_keys.pop(correlation_id, None) == self._lost_api is not None:
+                if correlation_id in doomed:
+                    doomed.remove(correlation_id)
                     self.lost += 1
                     TALLY.faults["lost answers"] += 1
                 else:
