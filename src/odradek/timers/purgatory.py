@@ -114,17 +114,6 @@ class DelayedOperationPurgatory:
         self._wheel.schedule(operation, deadline_ms)
         return False
 
-    def watch(self, operation: DelayedOperation, key: Hashable) -> None:
-        """Try an operation whenever ``key`` is checked, until ``unwatch``. It has no deadline."""
-        self._watchers.setdefault(key, []).append(operation)
-
-    def unwatch(self, operation: DelayedOperation, key: Hashable) -> None:
-        waiting = self._watchers.get(key)
-        if waiting is not None and operation in waiting:
-            waiting.remove(operation)
-            if not waiting:
-                del self._watchers[key]
-
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations under ``key`` again; return how many were completed.
 
