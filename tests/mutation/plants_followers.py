@@ -72,8 +72,8 @@ FOLLOWER_PLANTS: list[Plant] = [
     Plant(
         "a fetch has the epoch of the last batch",
         f"{FETCHERS}/fetch_requests.py",
-        "            state.last_fetched_epoch if sends_epochs else -1,",
-        "            -1,",
+        "        state.last_fetched_epoch if sends_epochs else -1,",
+        "        -1,",
         (
             SIMULATION,
             f"{UNIT}/test_fetch_requests.py::test_request_has_the_offsets_and_epochs_of_the_follower",
@@ -171,8 +171,8 @@ FOLLOWER_PLANTS: list[Plant] = [
     Plant(
         "offsets of a dropped response are fetched again",
         f"{FETCHERS}/fetcher.py",
-        "                if topic_partition in self.partitions:\n",
-        "                if False:\n",
+        "                self._session.handle_error()\n                self._changed[topic_partition] = None\n",
+        "",
         (f"{UNIT}/test_fetcher.py::test_offsets_of_a_dropped_response_are_fetched_again",),
     ),
     Plant(

@@ -88,7 +88,7 @@ class FetchSessionHandler:
         replaced = {
             partition: old[partition].topic_id
             for partition, fetch in to_send.items()
-            if partition in old and _is_recreated(old[partition], fetch)
+            if partition in old and is_recreated(old[partition], fetch)
         }
         self._partitions = {
             **{partition: fetch for partition, fetch in old.items() if partitions.get(partition) == fetch},
@@ -137,6 +137,6 @@ class FetchSessionHandler:
         return all(partition in self._partitions for partition in partitions)
 
 
-def _is_recreated(old: PartitionFetch, new: PartitionFetch) -> bool:
+def is_recreated(old: PartitionFetch, new: PartitionFetch) -> bool:
     """Return True if a topic was deleted and created again under the same name."""
     return old.topic_id != new.topic_id and ZERO_TOPIC_ID not in (old.topic_id, new.topic_id)

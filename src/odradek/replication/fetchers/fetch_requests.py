@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from odradek.cluster.fetch_session_handler import FetchSessionHandler, FetchSessionRequest, PartitionFetch
+from odradek.cluster.fetch_session_handler import FetchSessionRequest, PartitionFetch
 from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.fetchers.fetch_state import PartitionFetchState
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
+from odradek.replication.fetchers.follower_fetch_session import FollowerFetchSession
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -47,12 +48,10 @@ REPLICA_STATE_SINCE: Final = 15
 
 
 class ReplicaFetch(NamedTuple):
-    """A Fetch request and the partitions of its session."""
+    """A Fetch request. All partitions of its session count as fetched, listed in the request or not."""
 
     request: FetchRequest
     version: int
-    partitions: Mapping[TopicPartition, PartitionFetch]
-    """All partitions of the session: each of them counts as fetched, listed in the request or not."""
 
 
 class FetchResult(NamedTuple):
@@ -65,34 +64,37 @@ class FetchResult(NamedTuple):
 # Fetch.
 
 
+def partition_fetch(
+    state: PartitionFetchState, log_start_offset: int, settings: FetcherSettings
+) -> PartitionFetch:
+    """Return the fetch parameters of a partition that is ready."""
+    sends_epochs = settings.metadata_version.is_truncation_on_fetch_supported
+    return PartitionFetch(
+        state.topic_id,
+        state.fetch_offset,
+        settings.partition_bytes_max,
+        state.leader_epoch,
+        log_start_offset,
+        state.last_fetched_epoch if sends_epochs else -1,
+    )
+
+
 def build_fetch(
-    session: FetchSessionHandler,
-    states: Mapping[TopicPartition, PartitionFetchState],
-    log_start_offsets: Mapping[TopicPartition, int],
+    session: FollowerFetchSession,
+    changes: Mapping[TopicPartition, PartitionFetch | None],
     settings: FetcherSettings,
 ) -> ReplicaFetch | None:
-    """Build the request for these partitions, which are ready; None if the session has none."""
-    sends_epochs = settings.metadata_version.is_truncation_on_fetch_supported
-    fetches = {
-        partition: PartitionFetch(
-            state.topic_id,
-            state.fetch_offset,
-            settings.partition_bytes_max,
-            state.leader_epoch,
-            log_start_offsets[partition],
-            state.last_fetched_epoch if sends_epochs else -1,
-        )
-        for partition, state in states.items()
-    }
-    if not fetches and not session.partitions:
-        return None
-    request = session.build(fetches)
-    if not fetches and not request.forgotten:
+    """Build the request after changes of the session, None for partitions that are not ready any more.
+
+    Returns None if the session has no partitions.
+    """
+    request = session.build_changes(changes)
+    if not session.partitions and not request.forgotten:
         return None
     version = settings.metadata_version.fetch_version
     if not request.uses_topic_ids:
         version = min(version, NAMES_VERSION)
-    return ReplicaFetch(_fetch_request(request, version, settings), version, dict(session.partitions))
+    return ReplicaFetch(_fetch_request(request, version, settings), version)
 
 
 def _fetch_request(session: FetchSessionRequest, version: int, settings: FetcherSettings) -> FetchRequest:
@@ -146,14 +148,11 @@ def _forgotten_topics(topic_ids: Mapping[TopicPartition, bytes]) -> list[Forgott
     return list(topics.values())
 
 
-def read_fetch_response(
-    session: FetchSessionHandler, fetch: ReplicaFetch, response: FetchResponse
-) -> FetchResult:
+def read_fetch_response(session: FollowerFetchSession, response: FetchResponse) -> FetchResult:
     """Update the session and return the partitions of the response."""
     error = ErrorCode(response.error_code)
-    names = {entry.topic_id: partition.topic for partition, entry in fetch.partitions.items()}
     partitions = {
-        TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index): data
+        TopicPartition(topic.topic or session.name_of(topic.topic_id) or "", data.partition_index): data
         for topic in response.responses
         for data in topic.partitions
     }

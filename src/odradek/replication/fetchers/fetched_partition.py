@@ -65,17 +65,28 @@ class FetchedPartition:
     """Valid while the fetcher still has it and its ``Follower`` is active. ``source_id`` is the leader."""
 
     __slots__ = (
+        "_on_changed",
         "_ports",
+        "_state",
         "_uninformed_count",
         "corrupt_count",
         "follower",
+        "is_in_session",
         "source_id",
-        "state",
         "topic_partition",
     )
 
-    def __init__(self, follower: Follower, topic_id: TopicId, source_id: int, ports: FetcherPorts) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        topic_id: TopicId,
+        source_id: int,
+        ports: FetcherPorts,
+        on_changed: Callable[[FetchedPartition], None] = lambda _: None,
+    ) -> None:
+        """``on_changed`` is called after each change of ``state``."""
         self._ports = ports
+        self._on_changed = on_changed
         self.topic_partition = follower.topic_partition
         self.follower = follower
         self.source_id = source_id
@@ -83,7 +94,9 @@ class FetchedPartition:
         """Answers of a leader that does not know of this leader epoch, one after the other."""
         self.corrupt_count = 0
         """Responses with a corrupt batch, which was fetched again."""
-        self.state: PartitionFetchState = initial_fetch_state(
+        self.is_in_session = False
+        """True if the last request was made for this object: a response is for the one in the session."""
+        self._state = initial_fetch_state(
             topic_id,
             follower.leader_epoch,
             follower.log_end_offset,
@@ -91,6 +104,15 @@ class FetchedPartition:
             follower.latest_epoch,
             is_truncation_on_fetch_supported=self._truncates_on_fetch,
         )
+
+    @property
+    def state(self) -> PartitionFetchState:
+        return self._state
+
+    @state.setter
+    def state(self, state: PartitionFetchState) -> None:
+        self._state = state
+        self._on_changed(self)
 
     @property
     def is_failed(self) -> bool:

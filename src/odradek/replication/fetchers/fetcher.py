@@ -3,6 +3,9 @@
 A task repeats: truncate the partitions that need it, fetch the ready ones, append. A partition with an error
 is delayed or fails alone. Partitions are added and removed synchronously, also while a request is in flight:
 its response is used only for partitions whose ``FetchedPartition`` is still the same object.
+
+A round takes time in proportion to the partitions that have changed since the last one, and to those that
+wait: delayed and truncating ones, and those whose follower was replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from odradek.cluster.fetch_session_handler import INITIAL_EPOCH, FetchSessionHandler
+from odradek.cluster.fetch_session_handler import INITIAL_EPOCH, PartitionFetch
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicId, TopicPartition
@@ -21,6 +24,8 @@ from odradek.replication.fetchers import fetch_requests
 from odradek.replication.fetchers.fetch_requests import ReplicaFetch
 from odradek.replication.fetchers.fetch_state import ErrorAction
 from odradek.replication.fetchers.fetched_partition import FetchedPartition, FetcherPorts
+from odradek.replication.fetchers.fetcher_settings import FetcherSettings
+from odradek.replication.fetchers.follower_fetch_session import FollowerFetchSession
 from odradek.replication.follower import Follower
 from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.telemetry import events
@@ -57,7 +62,11 @@ class Fetcher:
         self._ports = ports
         self._on_idle = on_idle
         self._clock = ports.clock
-        self._session = FetchSessionHandler()
+        self._session = FollowerFetchSession()
+        self._changed: dict[TopicPartition, None] = {}
+        """Partitions to compare with the session before the next request."""
+        self._waiting: Partitions = {}
+        """Partitions that are left out of the session for now: delayed, truncating, or replaced."""
         self._task: asyncio.Task[None] | None = None
         self._sleep: asyncio.Future[None] | None = None
         self._is_woken = False
@@ -72,13 +81,23 @@ class Fetcher:
             partition.state = partition.state._replace(topic_id=topic_id)
             return
         self.partitions[follower.topic_partition] = FetchedPartition(
-            follower, topic_id, self.source_id, self._ports
+            follower, topic_id, self.source_id, self._ports, self._on_changed
         )
+        self._changed[follower.topic_partition] = None
         self._wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
         if self.partitions.pop(topic_partition, None) is not None:
+            self._changed[topic_partition] = None
             self._wake()
+
+    def refresh(self, topic_partition: TopicPartition) -> None:
+        """Send the log start offset of a partition with the next request: it has moved."""
+        if topic_partition in self.partitions:
+            self._changed[topic_partition] = None
+
+    def _on_changed(self, partition: FetchedPartition) -> None:
+        self._changed[partition.topic_partition] = None
 
     def _is_current(self, partition: FetchedPartition) -> bool:
         """Return whether a partition was neither removed nor replaced."""
@@ -114,7 +133,7 @@ class Fetcher:
         now_ms = self._clock.monotonic_ms()
         due = [
             partition.state.delayed_until_ms
-            for partition in self.partitions.values()
+            for partition in self._unsettled()
             if not partition.is_failed and partition.follower.is_active
         ]
         wait_ms = min(due, default=now_ms + self._ports.settings().backoff_ms) - now_ms
@@ -158,7 +177,7 @@ class Fetcher:
         now_ms = self._clock.monotonic_ms()
         truncating = [
             partition
-            for partition in self.partitions.values()
+            for partition in self._unsettled()
             if partition.state.is_truncating(now_ms) and partition.follower.is_active
         ]
         for partition in truncating:
@@ -210,18 +229,9 @@ class Fetcher:
         settings, now_ms = self._ports.settings(), self._clock.monotonic_ms()
         if self._ports.quota is not None and self._ports.quota.is_active:
             self._delay_throttled(self._ports.quota)
-        ready = {
-            topic_partition: partition
-            for topic_partition, partition in self.partitions.items()
-            if partition.state.is_ready_for_fetch(now_ms) and partition.follower.is_active
-        }
         fetch = fetch_requests.build_fetch(
             self._session,
-            {topic_partition: partition.state for topic_partition, partition in ready.items()},
-            {
-                topic_partition: partition.follower.log_start_offset
-                for topic_partition, partition in ready.items()
-            },
+            self._take_changes(now_ms, settings),
             settings._replace(wait_max_ms=self._fetch_wait_ms(settings.wait_max_ms, now_ms)),
         )
         if fetch is None:
@@ -235,9 +245,9 @@ class Fetcher:
             self._note_unreachable(error)
             self._delay(self.partitions.values())
             return True
-        result = fetch_requests.read_fetch_response(self._session, fetch, response)
+        result = fetch_requests.read_fetch_response(self._session, response)
         if result.error is ErrorCode.NONE:
-            await self._handle_partitions(ready, result.partitions)
+            await self._handle_partitions(result.partitions)
         else:
             self._handle_session_error(result.error, fetch)
         return True
@@ -246,10 +256,34 @@ class Fetcher:
         """Return how long the leader may wait for records: a delayed partition waits for the response."""
         due = [
             partition.state.delayed_until_ms - now_ms
-            for partition in self.partitions.values()
+            for partition in self._waiting.values()
             if partition.state.is_delayed(now_ms)
         ]
         return min([wait_max_ms, *due])
+
+    def _take_changes(
+        self, now_ms: int, settings: FetcherSettings
+    ) -> dict[TopicPartition, PartitionFetch | None]:
+        """Return the changes of the session: the parameters of ready partitions, None for others."""
+        changes: dict[TopicPartition, PartitionFetch | None] = dict.fromkeys(self._changed)
+        unsettled = self._unsettled()
+        self._changed.clear()
+        self._waiting.clear()
+        for partition in unsettled:
+            is_ready = partition.state.is_ready_for_fetch(now_ms) and partition.follower.is_active
+            partition.is_in_session = is_ready
+            if is_ready:
+                changes[partition.topic_partition] = fetch_requests.partition_fetch(
+                    partition.state, partition.follower.log_start_offset, settings
+                )
+            elif not partition.is_failed:
+                self._waiting[partition.topic_partition] = partition
+        return changes
+
+    def _unsettled(self) -> list[FetchedPartition]:
+        """Return the partitions that may not be as the session has them."""
+        keys = {**self._waiting, **self._changed}
+        return [self.partitions[key] for key in keys if key in self.partitions]
 
     def _delay_throttled(self, quota: ReplicationQuotaManager) -> None:
         """Leave throttled partitions out for a while if the quota is exceeded, unless they are in sync."""
@@ -276,17 +310,17 @@ class Fetcher:
         if error not in _SESSION_ERRORS or fetch.request.session_epoch == INITIAL_EPOCH:
             self._delay(self.partitions.values())
 
-    async def _handle_partitions(
-        self, ready: Partitions, results: dict[TopicPartition, PartitionData]
-    ) -> None:
+    async def _handle_partitions(self, results: dict[TopicPartition, PartitionData]) -> None:
         turn_bytes, quota = 0, self._ports.quota
         out_of_range, to_flush = [], []
         for topic_partition, data in results.items():
-            partition = ready[topic_partition]
-            if not self._is_current(partition):
-                if topic_partition in self.partitions:
-                    # The leader repeats offsets only after a change, or in a new session.
-                    self._session.handle_error()
+            partition = self.partitions.get(topic_partition)
+            if partition is None:
+                continue
+            if not partition.is_in_session or not partition.follower.is_active:
+                # Replaced. The leader repeats offsets only after a change, or in a new session.
+                self._session.handle_error()
+                self._changed[topic_partition] = None
                 continue
             error = ErrorCode(data.error_code)
             if error is not ErrorCode.NONE:

@@ -81,6 +81,13 @@ class ReplicaFetcherManager:
             if fetcher is not None:
                 fetcher.remove(partition)
 
+    def refresh(self, topic_partition: TopicPartition) -> None:
+        """Send the log start offset of a partition to its leader: retention has moved it."""
+        assigned = self._assigned.get(topic_partition)
+        fetcher = None if assigned is None else self._fetchers.get(assigned[0])
+        if fetcher is not None:
+            fetcher.refresh(topic_partition)
+
     def resize(self) -> None:
         """Divide the partitions among the fetchers again, after ``num.replica.fetchers`` has changed.
 

@@ -8,11 +8,11 @@ import pytest
 from tests.golden.cluster.recordings import SCENARIOS, Decoded, requests
 from tests.unit.replication.fetchers.scripted_leader import settings
 
-from odradek.cluster.fetch_session_handler import FetchSessionHandler
 from odradek.cluster.metadata_version import MetadataVersion
 from odradek.model.ids import TopicPartition
 from odradek.replication.fetchers import fetch_requests
 from odradek.replication.fetchers.fetch_state import PartitionFetchState, ReplicaState
+from odradek.replication.fetchers.follower_fetch_session import FollowerFetchSession
 from odradek.wire.message_codecs import encoder
 
 
@@ -48,20 +48,19 @@ def test_there_are_recordings() -> None:
 )
 def test_full_fetch_is_kafkas(ibp: str, fetch: Decoded) -> None:
     body, version = fetch.body, fetch.recorded.version
-    states, starts = {}, {}
+    changes, used = {}, settings_of(ibp, body)
     for number, topic in enumerate(body.topics):
         for partition in topic.partitions:
             name = TopicPartition(topic.topic or f"topic {number}", partition.partition)
-            states[name] = PartitionFetchState(
+            state = PartitionFetchState(
                 topic.topic_id if version > 12 else b"t" * 16,
                 partition.current_leader_epoch,
                 partition.fetch_offset,
                 ReplicaState.FETCHING,
                 partition.last_fetched_epoch,
             )
-            starts[name] = partition.log_start_offset
-    session = FetchSessionHandler()
-    built = fetch_requests.build_fetch(session, states, starts, settings_of(ibp, body))
+            changes[name] = fetch_requests.partition_fetch(state, partition.log_start_offset, used)
+    built = fetch_requests.build_fetch(FollowerFetchSession(), changes, used)
     assert built is not None
     built.request.session_id = body.session_id  # of the session that a full fetch closes
     assert built.version == version
