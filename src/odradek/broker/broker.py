@@ -317,7 +317,7 @@ class Broker:
             replica_manager=self._replica_manager,
             log_manager=self._log_manager,
             admin_manager=self._admin_manager,
-            fetch_session_cache=self._factory.make_fetch_session_cache(),
+            fetch_session_cache=self._factory.make_fetch_session_cache(self._replica_manager),
             producer_id_manager=producer_ids,
             group_coordinator=self._group_coordinator,
             transaction_coordinator=self._transaction_coordinator,
@@ -386,19 +386,17 @@ class Broker:
     def _list_tasks(self, config_manager: DynamicConfigManager) -> list[ScheduledTask]:
         idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
-        lag_ms = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS]
-        isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), self._replica_manager.shrink_isrs)
+        lag_ms, replicas = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS], self._replica_manager
+        isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), replicas.shrink_isrs)
+        clock, on_log_start = self._environment.clock, replicas.on_log_start_changed
+        retry_offline = self._failure_handler.retry_offline_partitions
         return [
             *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
             ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
-            *LogMaintenance(self._log_manager, self.config, self._environment.clock).tasks(),
-            ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, self._replica_manager.retry_flushes),
-            ScheduledTask(
-                "retry_offline_partitions",
-                OFFLINE_PARTITION_RETRY_MS,
-                self._failure_handler.retry_offline_partitions,
-            ),
+            *LogMaintenance(self._log_manager, self.config, clock, on_log_start).tasks(),
+            ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, replicas.retry_flushes),
+            ScheduledTask("retry_offline_partitions", OFFLINE_PARTITION_RETRY_MS, retry_offline),
             ScheduledTask("delete_expired_config_changes", 300_000, config_manager.delete_expired),
         ]
 

@@ -326,6 +326,8 @@ class ComponentFactory:
         )
         return ProducerIdManager(blocks.allocate)
 
-    def make_fetch_session_cache(self) -> FetchSessionCache:
+    def make_fetch_session_cache(self, replica_manager: ReplicaManager) -> FetchSessionCache:
         slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
-        return FetchSessionCache(self.environment.entropy, self.metadata_cache.name_of, slots)
+        cache = FetchSessionCache(self.environment.entropy, self.metadata_cache.name_of, slots)
+        replica_manager.watch_followers(cache)
+        return cache

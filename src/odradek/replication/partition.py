@@ -222,6 +222,11 @@ class Partition:
     def is_in_isr(self, broker_id: int) -> bool:
         return self.leader_state is not None and broker_id in self.leader_state.isr
 
+    def is_safely_in_isr(self, broker_id: int) -> bool:
+        """Return whether a follower is in the ISR, and no change is pending that may remove it."""
+        leader = self.leader_state
+        return leader is not None and broker_id in leader.isr and not leader.is_isr_change_pending
+
     def record_follower_fetch(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
         """Record that a follower has everything below an offset, after a successful read for it.
 

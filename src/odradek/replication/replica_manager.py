@@ -11,7 +11,7 @@ KAFKA_STORAGE_ERROR (see ``PartitionLogs``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.log.directory.log_directory import LogDirectory
@@ -23,6 +23,8 @@ from odradek.ports.clock import Clock
 from odradek.ports.workers import Workers
 from odradek.replication.append_queue import AppendQueue, QueuedAppend, Source
 from odradek.replication.control_requests import ControlResult, MetadataChange
+from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
+from odradek.replication.fetch_sessions.follower_watches import record_settled_fetches
 from odradek.replication.hosted_partitions import HostedPartitions
 from odradek.replication.isr.isr_changes import IsrChanges
 from odradek.replication.leader import Leader
@@ -74,6 +76,7 @@ class ReplicaManager:
         self._produces = ThresholdPurgatory("produce", wheel)
         self._fetches = DelayedOperationPurgatory("fetch", wheel)
         self._deletes = DelayedOperationPurgatory("delete_records", wheel)
+        self._fetch_session_cache: FetchSessionCache | None = None
         self._flushes = PendingFlushes(self._on_flushed)
         self._appends = AppendQueue(workers, clock)
         self.isr_changes = IsrChanges(self.complete_delayed_requests)
@@ -145,6 +148,7 @@ class ReplicaManager:
         select, leader = self.replica_selector, partition.leader_state
         if select is None or leader is None or not leader.has_followers:
             return None
+        record_settled_fetches(self._fetches, partition)
         return find_read_replica(
             select, partition, leader, self._metadata_cache, fetch_offset, client_rack, listener
         )
@@ -159,10 +163,9 @@ class ReplicaManager:
         if not self._produces.delay(operation, required_offsets, deadline_ms):
             self._arm(deadline_ms)
 
-    def delay_fetch(
-        self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
-    ) -> None:
-        self._delay(self._fetches, operation, partitions, timeout_ms)
+    def delay_fetch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: int) -> None:
+        """Delay a fetch, watching partitions or the ``FollowerWatches`` of its session."""
+        self._delay(self._fetches, operation, keys, timeout_ms)
 
     def delay_delete_records(
         self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
@@ -230,11 +233,11 @@ class ReplicaManager:
         self,
         purgatory: DelayedOperationPurgatory,
         operation: DelayedOperation,
-        partitions: Sequence[Partition],
+        keys: Sequence[Hashable],
         timeout_ms: int,
     ) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        if not purgatory.try_complete_else_watch(operation, partitions, deadline_ms):
+        if not purgatory.try_complete_else_watch(operation, keys, deadline_ms):
             self._arm(deadline_ms)
 
     # Followers and the ISR.
@@ -256,8 +259,25 @@ class ReplicaManager:
 
     async def shrink_isrs(self) -> None:
         """Propose to remove lagging followers from ISRs. Call every half ``replica.lag.time.max.ms``."""
+        if self._fetch_session_cache is not None:
+            self._fetch_session_cache.record_follower_fetches()
         for partition in self:
             self.isr_changes.shrink(partition)
+
+    def watch_followers(self, fetch_session_cache: FetchSessionCache) -> None:
+        """Watch the partitions of followers' sessions, so that a fetch looks only at those that changed."""
+        fetch_session_cache.purgatory = self._fetches
+        self._fetch_session_cache = fetch_session_cache
+
+    def on_log_start_changed(self, topic_partition: TopicPartition) -> None:
+        """Tell followers, or the leader, that retention has moved the log start offset of a partition."""
+        partition = self.get_partition(*topic_partition)
+        if partition is None:
+            return
+        if partition.is_leader:
+            self.complete_delayed_fetches(partition)
+        elif self.state_changes.fetcher_manager is not None:
+            self.state_changes.fetcher_manager.refresh(topic_partition)
 
     # Requests of the controller.
 

@@ -58,6 +58,8 @@ class FetcherManager(Protocol):
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None: ...
 
+    def refresh(self, topic_partition: TopicPartition) -> None: ...
+
 
 class StateChanges:
     """Applies state changes to the partitions of this broker, and to its metadata cache."""

@@ -16,7 +16,7 @@ second try in between, as threads would need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 from odradek.timers.timing_wheel import Timer, TimingWheel
@@ -113,6 +113,21 @@ class DelayedOperationPurgatory:
         operation._purgatory = self
         self._wheel.schedule(operation, deadline_ms)
         return False
+
+    def watch(self, operation: DelayedOperation, key: Hashable) -> None:
+        """Try an operation whenever ``key`` is checked, until ``unwatch``. It has no deadline."""
+        self._watchers.setdefault(key, []).append(operation)
+
+    def unwatch(self, operation: DelayedOperation, key: Hashable) -> None:
+        waiting = self._watchers.get(key)
+        if waiting is not None and operation in waiting:
+            waiting.remove(operation)
+            if not waiting:
+                del self._watchers[key]
+
+    def watching(self, key: Hashable) -> Sequence[DelayedOperation]:
+        """Return the operations under ``key``, in the order in which they were added."""
+        return self._watchers.get(key, ())
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations under ``key`` again; return how many were completed.

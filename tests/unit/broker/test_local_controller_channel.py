@@ -65,6 +65,8 @@ class FetcherRecorder:
     ) -> None:
         self.fetched |= partitions.keys()
 
+    def refresh(self, topic_partition: TopicPartition) -> None: ...
+
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         self.fetched -= set(partitions)
 

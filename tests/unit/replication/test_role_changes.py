@@ -45,6 +45,8 @@ class FetcherRecorder:
         self.followers.update(partitions)
         self.topic_ids.update(topic_ids)
 
+    def refresh(self, topic_partition: TopicPartition) -> None: ...
+
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         removed = list(partitions)
         if removed:

@@ -60,6 +60,7 @@ def _delete(
     try:
         partition = context.broker.replica_manager.get_leader_partition(topic, part.partition_index)
         requested_offset, low_watermark = delete_records_on_leader(partition, part.offset)
+        context.broker.replica_manager.complete_delayed_fetches(partition)
     except BrokerError as error:
         return DeleteRecordsPartitionResult(part.partition_index, -1, error.code)
     entry = DeleteRecordsPartitionResult(part.partition_index, low_watermark)

@@ -20,7 +20,7 @@ and then read; records are converted on a thread. What is sent is brought by the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Literal
@@ -41,6 +41,7 @@ from odradek.records.conversion import down_convert
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.fetch_sessions.fetch_context import FetchContext, FetchSessionResponse, new_context
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData, SessionKey
+from odradek.replication.fetch_sessions.follower_watches import FollowerWatches
 from odradek.replication.partition import CONSUMER_REPLICA_ID, Partition
 from odradek.replication.quotas.replication_quota_manager import ReplicationQuotaManager
 from odradek.wire.messages.fetch import (
@@ -180,10 +181,17 @@ class FetchAttempt:
             self._record_follower_fetches()
 
     def can_complete(self) -> bool:
-        return self._must_respond or self._size_bytes >= self._min_bytes or not self._results
+        return (
+            self._must_respond
+            or self._size_bytes >= self._min_bytes
+            or (not self._results and self._fetch_context.watches is None)
+        )
 
     def retry(self) -> bool:
         """Read the partitions that changed again; return whether the fetch can complete."""
+        if self._fetch_context.watches is not None:
+            self._read_changed(self._fetch_context.watches)
+            return self.can_complete()
         for index, partition in enumerate(self._partitions):
             result = self._results[index]
             if partition is not None and partition.has_changed_since(result, self._replica_id):
@@ -193,7 +201,32 @@ class FetchAttempt:
                     self._results[index].log_end_offset = partition.log_end_offset
         return self.can_complete()
 
-    def watched(self) -> list[Partition]:
+    def _read_changed(self, watches: FollowerWatches) -> None:
+        """Read the partitions of a follower's session that changed: those read before, and others of it."""
+        if not self._fetch_context.is_current:
+            return
+        changed = watches.take_changed()
+        indexes = {result.request.key: index for index, result in enumerate(self._results)} if changed else {}
+        for requested in changed:
+            partition = self._context.broker.replica_manager.get_partition(
+                requested.topic, requested.partition
+            )
+            index = indexes.get(requested.key)
+            if index is None:
+                result = self._read(requested, partition)
+                self._partitions.append(partition)
+                self._results.append(result)
+            else:
+                self._size_bytes -= self._results[index].records_bytes
+                result = self._read(requested, partition)
+                self._partitions[index] = partition
+                self._results[index] = result
+            if partition is not None:
+                result.log_end_offset = partition.log_end_offset
+
+    def watched(self) -> Sequence[Hashable]:
+        if self._fetch_context.watches is not None:
+            return [self._fetch_context.watches]
         return [partition for partition in self._partitions if partition is not None]
 
     def response(self) -> Response:
@@ -307,7 +340,7 @@ class FetchAttempt:
 
         After all reads: as in Kafka, the response has the high watermark from before this request.
         """
-        replica_manager = self._context.broker.replica_manager
+        replica_manager, watches = self._context.broker.replica_manager, self._fetch_context.watches
         for partition, result in zip(self._partitions, self._results, strict=True):
             if partition is not None and not result.error:
                 result.log_end_offset = partition.log_end_offset
@@ -316,6 +349,16 @@ class FetchAttempt:
                     replica_manager.record_follower_fetch(
                         partition, self._replica_id, requested.fetch_offset, requested.log_start_offset
                     )
+            if watches is not None:
+                self._settle(watches, partition, result)
+
+    def _settle(
+        self, watches: FollowerWatches, partition: Partition | None, result: FetchPartitionData
+    ) -> None:
+        if partition is None or result.error or result.diverging_epoch >= 0:
+            watches.keep(result.request.key)
+        else:
+            watches.settle(result.request, partition, self._replica_id)
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:

@@ -7,7 +7,8 @@ next run on. A failing log does not stop the others, and iteration yields to the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from odradek.broker.scheduled_tasks import ScheduledTask
@@ -17,6 +18,7 @@ from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.old_segments import delete_old_segments, delete_pending_segments
 from odradek.model.errors import BrokerError, StorageError
+from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 from odradek.telemetry import events
 
@@ -37,8 +39,13 @@ _NEVER: Final = 2**63 - 1
 
 class LogMaintenance:
     def __init__(
-        self, directories: Iterable[LogDirectory], config: DynamicBrokerConfig, clock: Clock
+        self,
+        directories: Iterable[LogDirectory],
+        config: DynamicBrokerConfig,
+        clock: Clock,
+        on_log_start_changed: Callable[[TopicPartition], None] = lambda _: None,
     ) -> None:
+        self._on_log_start_changed = on_log_start_changed
         self._directories = directories
         self._config = config
         self._clock = clock
@@ -82,10 +89,14 @@ class LogMaintenance:
             ),
         ]
 
-    async def _healthy_logs(self) -> AsyncIterator[Log]:
-        """Iterate over all logs that have not failed, yielding to the event loop."""
+    async def _healthy_logs(self, is_wanted: Callable[[Log], bool] | None = None) -> AsyncIterator[Log]:
+        """Iterate over the wanted logs that have not failed, yielding to the event loop.
+
+        Few logs are wanted each second: the others must not cost a turn of an iterator each.
+        """
         for directory in self._directories:
-            for number, partition_log in enumerate(list(directory)):
+            logs = list(directory) if is_wanted is None else list(filter(is_wanted, directory))
+            for number, partition_log in enumerate(logs):
                 if number % LOGS_PER_BATCH == LOGS_PER_BATCH - 1:
                     await asyncio.sleep(0)
                 if (
@@ -103,7 +114,7 @@ class LogMaintenance:
     async def flush_due(self) -> None:
         """Flush the logs whose last flush is ``flush.ms`` ago by the monotonic clock."""
         now_ms = self._clock.monotonic_ms()
-        async for partition_log in self._healthy_logs():
+        async for partition_log in self._healthy_logs(_may_be_due):
             if partition_log.flushed_ms is None:
                 partition_log.flushed_ms = now_ms
             if now_ms - partition_log.flushed_ms >= partition_log.config.flush_ms:
@@ -124,6 +135,8 @@ class LogMaintenance:
             except (BrokerError, StorageError) as error:
                 log.error("retention_failed", partition=partition_log.topic_partition, reason=str(error))
                 continue
+            if segments:
+                self._on_log_start_changed(partition_log.topic_partition)
             for segment in segments:
                 log.info(
                     "segment_deleted",
@@ -136,7 +149,7 @@ class LogMaintenance:
     async def remove_deleted(self) -> None:
         """Remove the files of segments and logs whose file.delete.delay.ms has passed."""
         now_ms = self._clock.monotonic_ms()
-        async for partition_log in self._healthy_logs():
+        async for partition_log in self._healthy_logs(attrgetter("pending_deletes")):
             try:
                 await delete_pending_segments(partition_log, now_ms)
             except (BrokerError, StorageError) as error:
@@ -163,3 +176,8 @@ class LogMaintenance:
         expiration_ms = self._config.broker[settings.PRODUCER_ID_EXPIRATION_MS]
         async for partition_log in self._healthy_logs():
             partition_log.expire_producers(now_ms, expiration_ms)
+
+
+def _may_be_due(partition_log: Log) -> bool:
+    """A log without ``flush.ms`` is visited once: from then on its time counts, if the setting changes."""
+    return partition_log.flushed_ms is None or partition_log.config.flush_ms != _NEVER

@@ -288,6 +288,9 @@ class PendingSegmentDeletes:
         self._files = files
         self._segments: list[tuple[int, LogSegment]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
     def add(self, segments: Iterable[LogSegment], due_ms: int, *, keeps_snapshots: bool = False) -> None:
         """Rename segments to ``.deleted``, oldest first, so that a crash in between leaves no gap.
 

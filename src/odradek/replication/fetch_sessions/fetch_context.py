@@ -30,6 +30,7 @@ from odradek.replication.fetch_sessions.fetch_session import (
     FetchSession,
 )
 from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
+from odradek.replication.fetch_sessions.follower_watches import FollowerWatches
 
 _FULL: Final = (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
 _INT32_MAX: Final = 2**31 - 1
@@ -52,9 +53,17 @@ class FetchContext:
 
     __slots__ = ("error", "partitions")
 
+    watches: FollowerWatches | None = None
+    """Set if only changed partitions of a follower's session are read."""
+
     def __init__(self, partitions: list[FetchPartition], error: ErrorCode = _NONE) -> None:
         self.partitions = partitions
         self.error = error
+
+    @property
+    def is_current(self) -> bool:
+        """False if the session has served another request meanwhile."""
+        return True
 
     def select(self, results: list[FetchPartitionData]) -> list[FetchPartitionData]:
         """Return what the response would contain, without changing state: quotas need its size first."""
@@ -120,19 +129,28 @@ class FullFetchContext(FetchContext):
             entry.leader_log_start_offset = result.log_start_offset
             session.add(entry)
         self._sessions.touch(session, now_ms)
+        self._sessions.watch_follower(session)
         return FetchSessionResponse(_NONE, session.session_id, results)
 
 
 class IncrementalFetchContext(FetchContext):
-    """An incremental fetch request: the partitions it lists and all earlier ones of its session."""
+    """An incremental fetch request: the partitions it lists and all earlier ones of its session.
 
-    __slots__ = ("_expected_epoch", "_session")
+    Of a follower's session, ``partitions`` are those that must be read.
+    """
+
+    __slots__ = ("_expected_epoch", "_session", "watches")
 
     def __init__(self, session: FetchSession) -> None:
-        self.partitions = list(session.partitions.values())
+        self.watches = watches = session.watches
+        self.partitions = list(session.partitions.values()) if watches is None else watches.take_pending()
         self.error = _NONE
         self._session = session
         self._expected_epoch = session.session_epoch
+
+    @property
+    def is_current(self) -> bool:
+        return self._session.session_epoch == self._expected_epoch
 
     def select(self, results: list[FetchPartitionData]) -> list[FetchPartitionData]:
         if self._session.session_epoch != self._expected_epoch:
@@ -187,7 +205,7 @@ def new_context(
     for entry in partitions:
         session.add(entry)
     for key in forgotten:
-        session.partitions.pop(key, None)
+        session.forget(key)
     if not session.partitions:
         cache.remove(session)
         return FetchContext(partitions)

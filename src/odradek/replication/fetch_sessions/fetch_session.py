@@ -12,6 +12,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicId
 from odradek.replication.fetch_sessions.fetch_partition import FetchPartition, FetchPartitionData, SessionKey
+from odradek.replication.fetch_sessions.follower_watches import FollowerWatches
 
 NO_SESSION: Final = 0
 INITIAL_SESSION_EPOCH: Final = 0
@@ -34,6 +35,7 @@ class FetchSession:
         "session_epoch",
         "session_id",
         "uses_topic_ids",
+        "watches",
     )
 
     def __init__(self, session_id: int, privileged: bool, uses_topic_ids: bool, now_ms: int) -> None:
@@ -46,6 +48,8 @@ class FetchSession:
         self.has_unresolved_topics = False
         self.cached_size = -1
         self.is_old = False
+        self.watches: FollowerWatches | None = None
+        """Set for a follower whose partitions are watched."""
 
     def add(self, entry: FetchPartition) -> None:
         """Add or update a partition; an update keeps its position and the state last sent."""
@@ -60,6 +64,13 @@ class FetchSession:
         if entry.topic is None:
             self.has_unresolved_topics = True
         self.partitions[key] = entry
+        if self.watches is not None:
+            self.watches.keep(key)
+
+    def forget(self, key: SessionKey) -> None:
+        self.partitions.pop(key, None)
+        if self.watches is not None:
+            self.watches.forget(key)
 
     def update_response_state(self, result: FetchPartitionData) -> None:
         """Record what is being sent to the fetcher."""
@@ -73,6 +84,8 @@ class FetchSession:
             # To the end, so that partitions with much data do not starve others of a size-limited response.
             del self.partitions[entry.key]
             self.partitions[entry.key] = entry
+            if self.watches is not None:
+                self.watches.keep_last(entry.key)
 
     def resolve_unknown_topics(self, name_of: Callable[[TopicId], str | None]) -> None:
         """Look up the names of topics whose ids were unknown when they were added."""

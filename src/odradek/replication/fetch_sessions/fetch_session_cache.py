@@ -14,6 +14,8 @@ from typing import Final
 from odradek.model.ids import TopicId
 from odradek.ports.entropy import Entropy
 from odradek.replication.fetch_sessions.fetch_session import FetchSession
+from odradek.replication.fetch_sessions.follower_watches import FollowerWatches
+from odradek.timers.purgatory import DelayedOperationPurgatory
 
 SLOTS_MAX: Final = 1000
 EVICTION_MS: Final = 120_000
@@ -36,6 +38,7 @@ class FetchSessionCache:
         "evictions",
         "name_of",
         "partition_count",
+        "purgatory",
         "sessions",
         "slots_max",
     )
@@ -51,6 +54,8 @@ class FetchSessionCache:
         self.name_of = name_of
         self.slots_max = slots_max
         self.eviction_ms = eviction_ms
+        self.purgatory: DelayedOperationPurgatory | None = None
+        """Purgatory of fetches, where followers' sessions are watched; without it all partitions are read."""
         self.evictions = 0
         self.partition_count = 0
         self.sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -74,6 +79,17 @@ class FetchSessionCache:
         session = FetchSession(session_id, privileged, uses_topic_ids, now_ms)
         self.sessions[session_id] = session
         return session
+
+    def watch_follower(self, session: FetchSession) -> None:
+        """Watch the partitions of a follower's new session, which is complete."""
+        if self.purgatory is not None and session.privileged:
+            session.watches = FollowerWatches(session, self.purgatory)
+
+    def record_follower_fetches(self) -> None:
+        """Write the times of followers' last fetches into the leaders' states, before ISRs are checked."""
+        for session in self.sessions.values():
+            if session.watches is not None:
+                session.watches.record_fetches()
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
         """Update a session's last use, cached size and age."""
@@ -145,6 +161,8 @@ class FetchSessionCache:
     def remove(self, session: FetchSession) -> None:
         del self.sessions[session.session_id]
         self.partition_count -= session.cached_size
+        if session.watches is not None:
+            session.watches.close()
 
 
 def _may_evict_for_consumer(session: FetchSession) -> bool:

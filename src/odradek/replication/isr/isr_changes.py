@@ -45,8 +45,8 @@ class IsrChanges:
         outcome = partition.complete_isr_change(change, result)
         if outcome is IsrChangeOutcome.COMMITTED:
             log.info("isr_changed", partition=partition.topic_partition, isr=result.isr)
-            if partition.advance_high_watermark():
-                self._complete_delayed_requests(partition)
+            partition.advance_high_watermark()
+            self._complete_delayed_requests(partition)
         elif outcome is IsrChangeOutcome.RETRY:
             self._submit(partition, change)
         elif result.error:
