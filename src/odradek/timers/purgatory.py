@@ -39,6 +39,10 @@ class DelayedOperation(Timer, ABC):
     def try_complete(self) -> bool:
         """Check the condition; if it holds, return ``force_complete()``, else False."""
 
+    def try_complete_after(self, key: Hashable) -> bool:
+        """The same after a change behind one of the keys: the others are as they were."""
+        return self.try_complete()
+
     @abstractmethod
     def on_complete(self) -> None:
         """Complete the operation. Called exactly once, by condition or by deadline."""
@@ -140,7 +144,7 @@ class DelayedOperationPurgatory:
             return 0
         count = 0
         for operation in waiting[:]:
-            if not operation.completed and operation.try_complete():
+            if not operation.completed and operation.try_complete_after(key):
                 count += 1
         self._purge_key(key, waiting)
         return count

@@ -114,7 +114,9 @@ def _respond(
     if attempt.can_complete() or request.max_wait_ms <= 0:
         return attempt.response()
     pending: PendingResponse[Response] = PendingResponse()
-    delayed = DelayedFetch(attempt.retry, lambda: pending.complete(attempt.response()))
+    delayed = DelayedFetch(
+        attempt.retry, lambda: pending.complete(attempt.response()), attempt.retry_partition
+    )
     context.broker.replica_manager.delay_fetch(delayed, attempt.watched(), request.max_wait_ms)
     return pending
 
@@ -130,6 +132,7 @@ class FetchAttempt:
         "_client_rack",
         "_context",
         "_fetch_context",
+        "_indexes",
         "_isolation",
         "_may_block",
         "_min_bytes",
@@ -171,6 +174,8 @@ class FetchAttempt:
             self._quota = replica_manager.leader_quota if replica_manager.leader_quota.is_active else None
         self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
+        self._indexes: dict[Hashable, int] | None = None
+        """Index of each partition, once one of several has changed."""
         self._results: list[FetchPartitionData] = []
         for requested in fetch_context.partitions:
             partition = replica_manager.get_partition(requested.topic, requested.partition)
@@ -192,14 +197,30 @@ class FetchAttempt:
         if self._fetch_context.watches is not None:
             self._read_changed(self._fetch_context.watches)
             return self.can_complete()
-        for index, partition in enumerate(self._partitions):
-            result = self._results[index]
-            if partition is not None and partition.has_changed_since(result, self._replica_id):
-                self._size_bytes -= result.records_bytes
-                self._results[index] = self._read(result.request, partition)
-                if self._replica_id >= 0:
-                    self._results[index].log_end_offset = partition.log_end_offset
+        for index in range(len(self._partitions)):
+            self._read_again(index)
         return self.can_complete()
+
+    def retry_partition(self, partition: Hashable) -> bool:
+        """Read one of the watched partitions again; return whether the fetch can complete."""
+        if self._fetch_context.watches is not None:
+            return self.retry()
+        if len(self._partitions) == 1:
+            self._read_again(0)
+            return self.can_complete()
+        if self._indexes is None:
+            self._indexes = {watched: index for index, watched in enumerate(self._partitions)}
+        self._read_again(self._indexes[partition])
+        return self.can_complete()
+
+    def _read_again(self, index: int) -> None:
+        """Read a partition again if its result could be different."""
+        partition, result = self._partitions[index], self._results[index]
+        if partition is not None and partition.has_changed_since(result, self._replica_id):
+            self._size_bytes -= result.records_bytes
+            self._results[index] = self._read(result.request, partition)
+            if self._replica_id >= 0:
+                self._results[index].log_end_offset = partition.log_end_offset
 
     def _read_changed(self, watches: FollowerWatches) -> None:
         """Read the partitions of a follower's session that changed: those read before, and others of it."""

@@ -69,6 +69,31 @@ def test_waiting_fetch_reads_the_partition_that_changed(run_scenario, reads):
     run_scenario(scenario)
 
 
+def test_first_fetch_of_a_session_looks_only_at_the_partition_that_changed(run_scenario, monkeypatch):
+    """Otherwise the start of a follower would take time in proportion to the square of its partitions."""
+
+    async def scenario(harness):
+        await make_replicated(harness, partitions=len(PARTITIONS))
+        follower = await FollowerClient.connect(harness)
+        waiting = asyncio.ensure_future(follower.fetch(dict.fromkeys(PARTITIONS, 0), max_wait_ms=10_000))
+        await asyncio.sleep(0.01)
+        checked = []
+        has_changed_since = Partition.has_changed_since
+
+        def note(self, *arguments):
+            checked.append(self.topic_partition)
+            return has_changed_since(self, *arguments)
+
+        monkeypatch.setattr(Partition, "has_changed_since", note)
+        await harness.produce("orders", b"a", acks=1)
+        response = await waiting
+        assert len(response) == len(PARTITIONS)
+        assert response[A].records
+        assert set(checked) == {A}
+
+    run_scenario(scenario)
+
+
 def test_partition_that_changed_between_fetches_is_in_the_next_response(run_scenario):
     async def scenario(harness):
         follower = await settle(harness)
