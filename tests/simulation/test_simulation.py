@@ -13,6 +13,8 @@ from tests.simulation.run_plants import ROOT
 from tests.simulation.simulate import simulate
 from tests.simulation.simulate_controller import simulate_controller
 
+from odradek.testing.cluster import ClusterOfBrokers
+
 SEEDS = 200
 CONTROLLER_SEEDS = 300
 SEEDS_PER_TEST = 5
@@ -66,6 +68,26 @@ def test_seed_gives_the_same_run_under_any_hash_seed(simulation: str) -> None:
     results = [process.communicate()[0] for process in processes]
     assert all(process.returncode == 0 for process in processes)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("simulation", [simulate, simulate_controller], ids=["scripted", "own"])
+def test_every_state_is_checked_after_the_turn_that_changed_it(monkeypatch, simulation) -> None:
+    """A check skips brokers that have not run: what it has seen of them is still what they are."""
+    check, audits = ClusterOfBrokers._check, 0
+
+    def audited_check(cluster: ClusterOfBrokers) -> None:
+        nonlocal audits
+        check(cluster)
+        seen = dict(cluster.checker._seen)
+        cluster.incarnations_changed()
+        cluster.checker.check()
+        assert cluster.checker._seen == seen
+        audits += 1
+
+    monkeypatch.setattr(ClusterOfBrokers, "_check", audited_check)
+    for seed in range(21, 24):
+        simulation(seed)
+    assert audits > 10_000
 
 
 @pytest.mark.parametrize("plant", [*PLANTS, *CONTROLLER_PLANTS], ids=lambda plant: plant.mistake)

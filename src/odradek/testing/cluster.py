@@ -10,9 +10,9 @@ paused, cut off, lose their store session, or get a step of their wall clock.
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -33,7 +33,6 @@ from odradek.testing.workers import InlineWorkers
 
 DIRECTORY: Final = "/data"
 PORT: Final = 9092
-_TIME: Final = Struct("d")
 
 
 class BrokerSessions:
@@ -209,12 +208,14 @@ class ClusterOfBrokers:
                 entropy = SeededEntropy(self.entropy.below(1 << 30))
                 broker.files.draw_delay_s = partial(_draw_delay_s, entropy, disk_delay_max_ms)
         self._incarnations: list[Incarnation] = []
+        self._checked_version: object = None
+        """``_stored_version`` at the last check; None if all brokers are to be checked."""
         self._min_isr = int(self.settings.get("min.insync.replicas", "1"))
         self.checker = self._make_checker()
         self.on_violation: Callable[[Violation], None] = _raise
         """Called with the first violation, after which nothing is checked."""
-        self.digest = 0
-        """Checksum of the times of all turns of the loop: equal runs have equal ones."""
+        self._turn_times = array("d")
+        self._digest = 0
         self._loop = loop
 
     # Differences between clusters.
@@ -239,11 +240,18 @@ class ClusterOfBrokers:
         self._loop.after_turn = self._check
 
     def _check(self) -> None:
-        self.digest = crc32(_TIME.pack(self._loop.time()), self.digest)
+        self._turn_times.append(self._loop.time())
         try:
             self.checker.check()
         except Violation as violation:
             self.report(violation)
+
+    @property
+    def digest(self) -> int:
+        """Checksum of the times of all turns of the loop: equal runs have equal ones."""
+        self._digest = crc32(self._turn_times, self._digest)
+        del self._turn_times[:]
+        return self._digest
 
     def report(self, violation: Violation) -> None:
         """Report a violation, and check nothing from now on."""
@@ -266,11 +274,28 @@ class ClusterOfBrokers:
     def running(self) -> list[SimulatedBroker]:
         return [broker for broker in self.brokers.values() if broker.is_running]
 
-    def current_incarnations(self) -> list[Incarnation]:
-        return self._incarnations
+    def current_incarnations(self) -> Sequence[Incarnation]:
+        """Return the brokers that have run since the last call; all of them if stored states have changed."""
+        ran = self._loop.ran
+        stored = self._stored_version()
+        if stored != self._checked_version:
+            self._checked_version = stored
+            ran.clear()
+            return self._incarnations
+        if not ran:
+            return ()
+        brokers = self.brokers
+        incarnations = [i for i in self._incarnations if brokers[i.broker_id].process in ran]
+        ran.clear()
+        return incarnations
+
+    def _stored_version(self) -> object:
+        """Return something that changes with the states in the store."""
+        raise NotImplementedError
 
     def incarnations_changed(self) -> None:
         """Note that a broker process began or ended."""
+        self._checked_version = None
         self._incarnations = [
             Incarnation(broker.broker_id, broker.incarnation, replicas, replicas.state_changes)
             for broker in self.brokers.values()
@@ -290,6 +315,9 @@ class SimulatedCluster(ClusterOfBrokers):
 
     def _make_checker(self) -> InvariantChecker:
         return InvariantChecker(self.current_incarnations, self.controller.state.states.get, self._copies_min)
+
+    def _stored_version(self) -> object:
+        return list(self.controller.state.states.values())
 
     async def start(self) -> None:
         await self.controller.start()

@@ -17,6 +17,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Awaitable, Callable, Iterator
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from odradek.ports.entropy import Entropy
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 DISK_BYTES: Final = 1 << 40
 """Reported disk size; not enforced."""
+PATHS_MAX: Final = 4096
+"""Paths of which the names are cached."""
 
 
 class _Inode:
@@ -41,7 +44,7 @@ class _Inode:
         self.cold: list[range] = []
 
     def is_cold(self, position: int, size_bytes: int) -> bool:
-        return any(
+        return bool(self.cold) and any(
             cold_range.start < position + size_bytes and position < cold_range.stop
             for cold_range in self.cold
         )
@@ -417,14 +420,15 @@ class MemoryFileSystem:
 
     def _find(self, path: str) -> _Inode | _Directory | None:
         entry: _Inode | _Directory | None = self._root
-        for name in _absolute(path).split("/"):
-            if name:
-                entry = entry.entries.get(name) if isinstance(entry, _Directory) else None
+        for name in _names(path):
+            if type(entry) is not _Directory:
+                return None
+            entry = entry.entries.get(name)
         return entry
 
     def _place(self, path: str) -> tuple[_Directory, str]:
         """Return the directory of a path, and the name in it."""
-        parent, name = posixpath.split(_absolute(path))
+        parent, name = _split(path)
         return self._directory(parent), name
 
     def _file(self, path: str) -> _Inode:
@@ -444,5 +448,17 @@ class MemoryFileSystem:
         return entry
 
 
+@lru_cache(PATHS_MAX)
 def _absolute(path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path))
+
+
+@lru_cache(PATHS_MAX)
+def _split(path: str) -> tuple[str, str]:
+    return posixpath.split(_absolute(path))
+
+
+@lru_cache(PATHS_MAX)
+def _names(path: str) -> tuple[str, ...]:
+    """Return the names on the way from the root to a path."""
+    return tuple(name for name in _absolute(path).split("/") if name)

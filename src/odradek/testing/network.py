@@ -206,6 +206,16 @@ class MemoryConnection:
     def send(self, parts: Parts) -> None:
         if self._is_closing:
             return
+        other = self.other
+        if not self._queue and not self._is_blocked and other is not None and not self._is_stopped:
+            sizes = [len(part) for part in parts]
+            if FileSlice not in map(type, parts) and (
+                sum(sizes) <= self._network.window_bytes - len(other._arrived)
+            ):
+                # The usual case: all of it fits into the window at once.
+                if any(sizes):
+                    self._deliver_chunk(b"".join(parts), other)  # type: ignore[arg-type]
+                return
         for part in parts:
             if len(part):
                 self._queue.append(part)
@@ -260,7 +270,8 @@ class MemoryConnection:
 
     @property
     def _is_stopped(self) -> bool:
-        return self._is_held or self._network.is_blocked(self.host, self.peer_host)
+        blocked = self._network._blocked
+        return self._is_held or (bool(blocked) and (self.host, self.peer_host) in blocked)
 
     def _deliver(self) -> None:
         """Move queued parts to the peer's buffer while its window is open."""
@@ -276,6 +287,7 @@ class MemoryConnection:
             except OSError as error:
                 self._end(str(error))
                 return
+            self.queued_bytes -= len(data)
             self._deliver_chunk(data, other)
         if self._queue:
             self._is_blocked = True
@@ -286,7 +298,6 @@ class MemoryConnection:
             self._loop.call_soon(self._notify_drained, context=self._context)
 
     def _deliver_chunk(self, data: bytes, other: MemoryConnection) -> None:
-        self.queued_bytes -= len(data)
         if not self._is_muted and not other._is_closed:
             other._arrived += data
             other._read_soon()
@@ -316,9 +327,10 @@ class MemoryConnection:
             return
         if self._arrived:
             self._read_some()
-            if other is not None:
+            if other is not None and (other._queue or other._is_blocked or other._is_closing):
                 other._deliver()
-            self._read_soon()
+            if self._arrived or self._is_at_end:
+                self._read_soon()
         elif self._is_at_end:
             self._end(self._ending)
 

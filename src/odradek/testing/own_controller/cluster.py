@@ -13,7 +13,7 @@ from odradek.store.port import BadPayload
 from odradek.testing.clock import Process
 from odradek.testing.cluster import BrokerSessions, ClusterOfBrokers, SimulatedBroker
 from odradek.testing.entropy import SeededEntropy
-from odradek.testing.invariants import Incarnation, InvariantChecker, UncleanChecker
+from odradek.testing.invariants import InvariantChecker, UncleanChecker
 from odradek.testing.own_controller.store_links import LinkedSessions, StoreLink
 from odradek.testing.own_controller.store_observer import ObservedEnsemble, StoreObserver
 
@@ -34,7 +34,6 @@ class OwnControllerCluster(ClusterOfBrokers):
         self.ensemble.on_write = self.observer.on_write
         self.store = self.ensemble.connect()
         self._keys: dict[Partition, TopicPartition] = {}
-        self._checked = (-1, -1)
 
     def _make_checker(self) -> InvariantChecker:
         is_unclean = self.settings.get("unclean.leader.election.enable") == "true"
@@ -42,21 +41,8 @@ class OwnControllerCluster(ClusterOfBrokers):
             self.current_incarnations, self.observer.states_by_key.get, self._copies_min, self.key_of
         )
 
-    def current_incarnations(self) -> list[Incarnation]:
-        """Return the brokers that have run since the last call; all of them if stored states have changed.
-
-        A check of all of them after each turn would take a quarter of the time.
-        """
-        observer = self.observer
-        if self._checked != (observer.change_count, len(self._incarnations)):
-            self._checked = (observer.change_count, len(self._incarnations))
-            incarnations = self._incarnations
-        else:
-            brokers = self.brokers
-            incarnations = [i for i in self._incarnations if brokers[i.broker_id].process.has_run]
-        for incarnation in incarnations:
-            self.brokers[incarnation.broker_id].process.has_run = False
-        return incarnations
+    def _stored_version(self) -> object:
+        return self.observer.change_count
 
     def make_sessions(self, host: str, process: Process) -> BrokerSessions:
         link = self.links.setdefault(host, StoreLink())
