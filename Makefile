@@ -55,7 +55,11 @@ setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, 
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
-test: lint unit model contracts simulation integration cluster clients compat compat-cluster spark  ## everything CI runs
+# One part computes while another waits for brokers and sessions. The output of a part comes when it ends.
+TEST_PARTS := lint integration unit cluster simulation compat clients contracts spark model compat-cluster
+
+test: setup  ## everything CI runs, two parts at a time
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target $(TEST_PARTS)
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
