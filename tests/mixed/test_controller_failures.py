@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,10 @@ from tests.mixed.harness.tally import TALLY
 from tests.support.broker import free_port
 from tests.support.interbroker.clients import Clients
 
+STOP_REPLICA = 5
 ALTER_PARTITION = 56
+DELETES_PARTITION_0 = struct.pack(">BiiB", 2, 0, -2, 1)
+"""After the name of a topic in StopReplica: one partition, without its leader epoch, is deleted."""
 RECORDS_BETWEEN_FAULTS = 200
 PENDING_BATCHES = 30
 PAUSE_SECONDS = 30.0
@@ -79,6 +83,41 @@ def test_leader_changes_its_isr_after_lost_answers_under_the_next_controller(
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
     check_load(cluster, load)
     check_replicas_equal(cluster, topic)
+
+
+@pytest.mark.parametrize(
+    ("victim", "controller"), [(OURS, KAFKA), (KAFKA, OURS)], ids=["reaches-ours", "reaches-kafka"]
+)
+def test_deletion_of_a_former_controller_that_arrives_late_spares_a_new_topic(
+    cluster: MixedCluster, clients: Clients, victim: int, controller: int
+) -> None:
+    """StopReplica names no topic id: only the controller's epoch tells that a former topic is meant.
+
+    The next controller has completed the deletion and created a topic with the same name.
+    """
+    topic = f"deleted-late-{victim}"
+    (third,) = others_than(controller, victim)
+    assignment = [[third, controller, victim]]
+    clients.create_topic(topic, assignment)
+    cluster.wait_for_partition(topic, leader=third)
+    with linked(cluster, victim) as link:
+        cluster.elect_controller(controller)
+        cluster.wait_for_partition(topic, leader=third)
+        link.hold_request(STOP_REPLICA, topic.encode() + DELETES_PARTITION_0)
+        clients.delete_topic(topic)
+        cluster.wait_until(lambda: link.is_holding)
+        assert cluster.znodes.topic(topic), "the topic waits for the broker"
+        cluster.elect_controller(third)
+        cluster.wait_until(lambda: not cluster.znodes.topic(topic))
+        clients.create_topic(topic, assignment)
+        cluster.wait_for_partition(topic, leader=third)
+        with Load(cluster, topic) as load:
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+            link.release()
+            cluster.wait_until(lambda: link.held_was_answered)
+            load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
+        check_load(cluster, load)
+        check_replicas_equal(cluster, topic)
 
 
 @pytest.mark.parametrize(

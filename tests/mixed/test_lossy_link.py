@@ -1,10 +1,11 @@
-"""The link loses the answers to some requests of one API, and forwards all others."""
+"""The link loses the answers to some requests of one API, holds one request, and forwards all others."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -66,3 +67,24 @@ def test_answers_to_some_requests_are_lost_and_the_connection_stays(server: sock
         client.settimeout(SILENCE_SECONDS)
         with pytest.raises(TimeoutError):
             client.recv(1)
+
+
+def test_held_request_is_answered_after_its_release_without_a_client(server: socket.socket) -> None:
+    port = free_port()
+    with LossyLink(port, server.getsockname()[1]) as link:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(SECONDS_MAX)
+            link.hold_request(LOST, b"topic")
+            send(client, LOST, 1)
+            assert receive(client) == 1
+            send(client, LOST, 2, b"a topic")
+            client.settimeout(SILENCE_SECONDS)
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+            assert link.is_holding
+            assert not link.held_was_answered
+        link.release()
+        deadline = time.monotonic() + SECONDS_MAX
+        while not link.held_was_answered:
+            assert time.monotonic() < deadline, "the request must reach the server"
+            time.sleep(SILENCE_SECONDS / 10)

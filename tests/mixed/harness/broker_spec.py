@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-SESSION_TIMEOUT_MS = 10_000
+SESSION_TIMEOUT_MS = 6_000
 """Longer than pauses of processes that must not cost a broker its session."""
 LONG_SESSION_TIMEOUT_MS = 40_000
 """The longest that ZooKeeper grants, for a broker that is paused while another starts."""
-REPLICA_LAG_MS = 15_000
+REPLICA_LAG_MS = 10_000
 """Longer than the session timeout: dead brokers leave the ISR by the controller, not by their lag."""
 LATEST_IBP = "3.9"
 JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
