@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -54,14 +56,15 @@ class Load:
         self.failures: list[str] = []
         settings: dict[str, Any] = {
             "bootstrap.servers": cluster.bootstrap,
-            "log_level": 2,
+            "debug": "eos,msg",
             "acks": acks,
             "enable.idempotence": acks == "all",
             "linger.ms": 5,
             "batch.size": BATCH_BYTES_MAX,
             "socket.timeout.ms": timeout_ms,
         }
-        self._producer = Producer(settings)
+        self._producer_log = open_log(cluster.home / f"producer-{topic}-{prefix.decode().strip()}.log")
+        self._producer = Producer(settings, logger=self._producer_log)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._produce)
 
@@ -78,7 +81,10 @@ class Load:
     ) -> None:
         self._ends.set()
         self._thread.join()
-        if error is None and self._producer.flush(FLUSH_SECONDS_MAX):
+        is_flushed = error is not None or not self._producer.flush(FLUSH_SECONDS_MAX)
+        for handler in self._producer_log.handlers:
+            handler.close()
+        if not is_flushed:
             raise TimeoutError(f"records must be acknowledged within {FLUSH_SECONDS_MAX} s")
 
     def wait_for_acknowledged(self, count: int) -> None:
@@ -106,6 +112,15 @@ class Load:
             self.acknowledged[partition].append(value)
         else:
             self.failures.append(str(error))
+
+
+def open_log(path: Path) -> logging.Logger:
+    """Return a logger of its own with a file, for what a client of librdkafka did with each batch."""
+    logger = logging.Logger(path.stem)
+    handler = logging.FileHandler(path, mode="w")  # not opened again after its close
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return logger
 
 
 def check_load(cluster: MixedCluster, load: Load) -> None:
