@@ -15,14 +15,16 @@ from tests.support.broker import free_port
 LOST, KEPT = 56, 3
 SECONDS_MAX = 10.0
 SILENCE_SECONDS = 0.3
+ANSWER_SECONDS = 0.05
 
 
 def echo(server: socket.socket) -> None:
-    """Answer each request on one connection with its correlation id."""
+    """Answer each request on one connection with its correlation id, after a while."""
     connection, _ = server.accept()
     with connection:
         while head := connection.recv(4, socket.MSG_WAITALL):
             body = connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+            time.sleep(ANSWER_SECONDS)
             connection.sendall(struct.pack(">i", 4) + body[4:8])
 
 

@@ -12,6 +12,7 @@ from tests.mixed.harness.run_choice import KAFKA, OURS, needs, others_than
 from tests.support.interbroker.clients import Clients
 
 RECORDS_BETWEEN_FAULTS = 200
+FORMER_RECORDS = 100
 SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
@@ -65,12 +66,13 @@ def test_replica_of_a_former_topic_does_not_join_a_new_one_with_its_name(
 ) -> None:
     """A broker that missed it all has a log with another topic id, and refuses the new topic.
 
-    It joins once an operator has removed the log.
+    A batch of the new topic begins where the former log ends, so nothing but the topic id is in the way. The
+    broker joins once an operator has removed the log.
     """
     topic = f"recreated-{victim}"
     survivors = others_than(victim)
     clients.create_topic(topic, [[*survivors, victim]])
-    clients.produce(topic, 0, 100)
+    clients.produce(topic, 0, FORMER_RECORDS)
     cluster.wait_for_partition(topic)
     cluster.stop(victim)
     cluster.wait_for_partition(topic, isr=survivors)
@@ -82,7 +84,8 @@ def test_replica_of_a_former_topic_does_not_join_a_new_one_with_its_name(
     clients.delete_topic(topic)
     cluster.wait_until(lambda: not cluster.znodes.topic(topic))
     clients.create_topic(topic, [[*survivors, victim]])
-    with Load(cluster, topic) as load:
+    clients.produce(topic, 0, FORMER_RECORDS)
+    with Load(cluster, topic, prefix=b"new") as load:
         load.wait_for_acknowledged(RECORDS_BETWEEN_FAULTS)
         cluster.start(victim)
         load.wait_for_acknowledged(10 * RECORDS_BETWEEN_FAULTS)

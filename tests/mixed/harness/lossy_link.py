@@ -16,6 +16,7 @@ REQUEST_HEADER = struct.Struct(">hhi")
 """API key, version, correlation id."""
 CHUNK_BYTES = 1 << 16
 ACCEPT_SECONDS = 0.2
+ANSWER_SECONDS_MAX = 30.0
 
 
 class Selection(NamedTuple):
@@ -38,11 +39,11 @@ class LossyLink:
     def __init__(self, port: int, broker_port: int) -> None:
         self.lost = 0
         self.is_holding = False
-        self.held_was_answered = False
         self._broker_port = broker_port
         self._lost_requests: Selection | None = None
         self._held_request: Selection | None = None
         self._is_released = threading.Event()
+        self._held_was_answered = threading.Event()
         self._server = socket.create_server(("127.0.0.1", port))
         self._server.settimeout(ACCEPT_SECONDS)
         self._sockets: list[socket.socket] = []
@@ -76,6 +77,10 @@ class LossyLink:
     def hold_request(self, api_key: int, part: bytes) -> None:
         """Hold the next request of this API that contains these bytes, and what follows on its connection."""
         self._held_request = Selection(api_key, part)
+
+    @property
+    def held_was_answered(self) -> bool:
+        return self._held_was_answered.is_set()
 
     def release(self) -> None:
         """Forward the held request."""
@@ -115,6 +120,8 @@ class LossyLink:
                     held.add(correlation_id)
                     self._hold()
                 broker.sendall(LENGTH.pack(len(body)) + body)
+                if correlation_id in held:  # the client may be gone: its end would close the connection
+                    self._held_was_answered.wait(ANSWER_SECONDS_MAX)
         _close(client, broker)
 
     def _hold(self) -> None:
@@ -131,7 +138,7 @@ class LossyLink:
                 body = _receive_frame(broker)
                 (correlation_id,) = LENGTH.unpack_from(body)
                 if correlation_id in held:
-                    self.held_was_answered = True
+                    self._held_was_answered.set()
                 if correlation_id in doomed:
                     doomed.remove(correlation_id)
                     self.lost += 1
