@@ -58,6 +58,10 @@ class Znodes:
         node = self.read(path)
         return {} if node is None else node.fields
 
+    def create(self, path: str) -> None:
+        """Create a node without data."""
+        self._client.create(path)
+
     def delete(self, path: str) -> None:
         """Delete a node if it exists, with everything below."""
         try:
