@@ -38,7 +38,7 @@ TRIALS: Final = [
     Trial("a diverging fetch counts as progress", DIVERGENT),
     Trial("no start offset for a new leader epoch", DIVERGENT),
     Trial("acknowledge although another broker became leader meanwhile", "queued_requests and ours"),
-    Trial("accept requests of a former controller", "controllers"),
+    Trial("accept requests of a former controller", "arrives_late and ours"),
     Trial("truncate to the high watermark when becoming follower", DIVERGENT),
     Trial("follower passes on a high watermark beyond its log", DIVERGENT),
     Trial(
