@@ -55,7 +55,8 @@ def run_operations(cluster: MixedCluster, controller: int) -> dict[str, str]:
     for partition in range(3):
         clients.produce(orders, partition, 10)
     create(cluster, clients, moved, [[0, 1]])
-    clients.reassign(cluster.specs[controller].port, moved, 0, [OURS, 1])
+    elected = cluster.znodes.controller()  # since the restart it may be another one of its kind
+    clients.reassign(cluster.specs[elected].port, moved, 0, [OURS, 1])
     cluster.wait_until(lambda: cluster.znodes.topic(moved)["partitions"] == {"0": [OURS, 1]})
     create(cluster, clients, deleted, SPREAD)
     clients.delete_topic(deleted)
