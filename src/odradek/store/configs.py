@@ -7,7 +7,7 @@ are deleted after a while; a broker that was down longer reads all configs at st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.store.layout import znode_paths
@@ -60,6 +60,11 @@ async def read_configs(store: Store, entity_type: str) -> dict[str, dict[str, st
         names = await store.children(f"{znode_paths.CONFIG}/{entity_type}")
     except NoNode:
         return {}
+    return await read_configs_of(store, entity_type, names)
+
+
+async def read_configs_of(store: Store, entity_type: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the configs of those entities that have a node, by name."""
     nodes = await store.get_many(znode_paths.config(entity_type, name) for name in names)
     return {
         name: decode_config(znode_paths.config(entity_type, name), node[0])

@@ -73,8 +73,9 @@ async def _change(
         alter_levels(operations, validate_only=validate_only)
         return
     if _is_topic(resource, context):
-        current = context.broker.admin_manager.topic_overrides(resource.resource_name)
-        overrides = alter.alter_topic(config, current, operations)
+        name = resource.resource_name
+        current = await context.broker.admin_manager.read_topic_overrides([name])
+        overrides = alter.alter_topic(config, current.get(name, {}), operations)
     else:
         overrides = alter.alter_broker(config, operations, per_broker=bool(resource.resource_name))
     await _store(resource, overrides, validate_only, context)

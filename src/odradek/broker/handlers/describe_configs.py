@@ -6,6 +6,8 @@ for the cluster-wide default.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.topic_names import check_topic_name
 from odradek.config.dynamic import describe_configs as describe
@@ -25,18 +27,31 @@ from odradek.wire.messages.describe_configs import (
 SOURCES_SINCE = 1
 
 
-def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+async def describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    # From the store, as in Kafka: another broker may have created a topic, or changed it just now.
+    overrides = await context.broker.admin_manager.read_topic_overrides(_known_topics(request, context))
     return DescribeConfigsResponse(
-        results=[_describe(request, resource, context) for resource in request.resources]
+        results=[_describe(request, resource, context, overrides) for resource in request.resources]
     )
 
 
+def _known_topics(request: DescribeConfigsRequest, context: RequestContext) -> list[str]:
+    names = [each.resource_name for each in request.resources if each.resource_type == ResourceType.TOPIC]
+    known = context.broker.metadata_cache.topic
+    return [name for name in dict.fromkeys(names) if known(name) is not None]
+
+
 def _describe(
-    request: DescribeConfigsRequest, resource: DescribeConfigsResource, context: RequestContext
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    context: RequestContext,
+    overrides: Mapping[str, Mapping[str, str]],
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
-        facts = _facts(resource, context)
+        facts = _facts(resource, context, overrides)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
@@ -44,13 +59,15 @@ def _describe(
     return result
 
 
-def _facts(resource: DescribeConfigsResource, context: RequestContext) -> list[DescribedSetting]:
+def _facts(
+    resource: DescribeConfigsResource, context: RequestContext, overrides: Mapping[str, Mapping[str, str]]
+) -> list[DescribedSetting]:
     broker, name, keys = context.broker, resource.resource_name, resource.configuration_keys
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
         if broker.metadata_cache.topic(name) is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe.describe_topic(broker.config, broker.admin_manager.topic_overrides(name), keys)
+        return describe.describe_topic(broker.config, overrides.get(name, {}), keys)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
             return describe.describe_cluster(broker.config, keys)

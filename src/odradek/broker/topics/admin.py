@@ -34,7 +34,7 @@ from odradek.model.uuids import random_uuid
 from odradek.net.broker_requests import BrokerRequests
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
-from odradek.store.configs import change_config
+from odradek.store.configs import change_config, read_configs_of
 from odradek.store.layout.znodes import ReplicaAssignment, TopicAssignment
 from odradek.store.port import BadVersion, NodeExists, NoNode, StoreProvider, TooLarge
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
@@ -138,8 +138,15 @@ class AdminManager:
             await self._controller_creation.stop()
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """Return the configs of a topic in the store."""
+        """Return the configs of a topic, as far as this broker was told of them.
+
+        A broker without a replica is told of changes, not of what another broker created a topic with.
+        """
         return self._overrides.get(topic, {})
+
+    async def read_topic_overrides(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Read the configs of topics from the store; topics without configs are left out."""
+        return await read_configs_of(self._stores.store, "topics", topics)
 
     def put_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         if overrides:
