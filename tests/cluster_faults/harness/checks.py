@@ -31,6 +31,11 @@ def check_cluster(
     for partition in partitions:
         chosen = cluster.replicas(topic, partition) if replicas is None else replicas
         yield from check_replicas(cluster, topic, partition, chosen)
+    yield from check_events(cluster)
+
+
+def check_events(cluster: FaultCluster) -> Iterator[str]:
+    """Yield violations that the brokers' events show, in whatever state the cluster is."""
     texts = {broker: cluster.output(broker).read_text(errors="replace") for broker in cluster.started}
     yield from two_leaders_in_epoch(texts)
     yield from two_controllers_in_epoch(texts.values())

@@ -96,8 +96,8 @@ class Namespaces:
 
     def __init__(self, brokers: Sequence[int]) -> None:
         self._brokers = brokers
-        token = secrets.token_hex(2)
-        self._subnet = f"10.{200 + secrets.randbelow(50)}.{secrets.randbelow(250)}"
+        token = secrets.token_hex(4)
+        self._subnet = _unused_subnet()
         self._router = f"odradek-{token}-router"
         self._names = {broker: f"odradek-{token}-{broker}" for broker in brokers}
         self._device = f"od{token}h"
@@ -194,6 +194,15 @@ class Namespaces:
         _ip("-n", self._router, "link", "set", device, "up")
         for address in addresses:
             _ip("-n", self._router, "route", "add", f"{address}/32", "dev", device)
+
+
+def _unused_subnet() -> str:
+    """Return the first three bytes of addresses that no other cluster on this machine has."""
+    used = subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
+    while True:
+        subnet = f"10.{64 + secrets.randbelow(190)}.{secrets.randbelow(250)}"
+        if f" {subnet}." not in used:
+            return subnet
 
 
 def why_no_namespaces() -> str | None:

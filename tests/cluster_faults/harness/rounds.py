@@ -1,11 +1,16 @@
-"""Rounds of faults: each chosen fault so many times, a few in each scene, all checks after each scene."""
+"""Rounds of faults: so many of each number, a few in each scene, all checks after each scene.
+
+The rounds of a number are spread evenly over its faults. Each fault is played at least once, those that take
+long (``Entry.is_long``) only once.
+"""
 
 from __future__ import annotations
 
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +26,11 @@ SCENES_PER_CLUSTER = 12
 
 @dataclass
 class Row:
-    """Figures of one number. Rounds of a scene that could not be checked do not count."""
+    """Figures of one number."""
 
     rounds: int = 0
+    unchecked: int = 0
+    """Rounds of scenes that ended with an error, before all checks."""
     scenes: int = 0
     acknowledged: int = 0
     fault_seconds: float = 0.0
@@ -31,6 +38,8 @@ class Row:
     """With load, restoration and checks."""
     unavailable: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Sums over all scenes."""
 
     def text(self, number: str) -> str:
         times = "      -       -"
@@ -38,14 +47,25 @@ class Row:
             p50, p99 = (percentile(self.unavailable, percent) for percent in (50, 99))
             times = f"{p50:7.2f} {p99:7.2f}"
         return (
-            f"{number:4} {self.rounds:7} {self.acknowledged:12} {self.fault_seconds:14.0f} "
-            f"{self.seconds:7.0f} {len(self.violations):10} {times}"
+            f"{number:4} {self.rounds:7} {self.unchecked:9} {self.acknowledged:12} "
+            f"{self.fault_seconds:14.0f} {self.seconds:7.0f} {len(self.violations):10} {times}"
         )
 
 
 HEADINGS = (
-    "      rounds acknowledged  fault seconds seconds violations  p50 s   p99 s (without acknowledgements)"
+    "      rounds unchecked acknowledged  fault seconds seconds violations  p50 s   p99 s "
+    "(without acknowledgements)"
 )
+
+
+def spread(entries: Sequence[Entry], count: int, rng: random.Random) -> list[Entry]:
+    """Return so many rounds of one number in a random order, or more if each fault needs one."""
+    short = [entry for entry in entries if not entry.is_long]
+    rounds = list(entries)
+    while short and len(rounds) < count:
+        rounds += rng.sample(short, min(len(short), count - len(rounds)))
+    rng.shuffle(rounds)
+    return rounds
 
 
 class Rounds:
@@ -62,21 +82,17 @@ class Rounds:
         self.rows: dict[str, Row] = {}
 
     def play(self, entries: Sequence[Entry], count: int) -> None:
-        """Play each entry so many times, in an order that the seed decides."""
-        try:
-            for number, make_cluster in dict.fromkeys((entry.number, entry.cluster) for entry in entries):
-                chosen = [each for each in entries if (each.number, each.cluster) == (number, make_cluster)]
-                for scene_entries in self._scenes(number, chosen, count):
-                    self._play_scene(number, scene_entries, make_cluster)
-        finally:
-            self._drop_cluster()
-
-    def _scenes(self, number: str, entries: Sequence[Entry], count: int) -> Iterator[Sequence[Entry]]:
-        rng = random.Random(f"{self._seed} {number}")
-        rounds = [entry for _ in range(count) for entry in entries]
-        rng.shuffle(rounds)
-        for begin in range(0, len(rounds), ROUNDS_PER_SCENE):
-            yield rounds[begin : begin + ROUNDS_PER_SCENE]
+        """Play so many rounds of each number, in an order that the seed decides."""
+        for number in dict.fromkeys(entry.number for entry in entries):
+            rng = random.Random(f"{self._seed} {number}")
+            rounds = spread([entry for entry in entries if entry.number == number], count, rng)
+            try:
+                for make_cluster in dict.fromkeys(entry.cluster for entry in rounds):
+                    chosen = [entry for entry in rounds if entry.cluster == make_cluster]
+                    for begin in range(0, len(chosen), ROUNDS_PER_SCENE):
+                        self._play_scene(number, chosen[begin : begin + ROUNDS_PER_SCENE], make_cluster)
+            finally:
+                self._drop_cluster()
 
     def _play_scene(self, number: str, entries: Sequence[Entry], make_cluster: MakeCluster) -> None:
         row = self.rows.setdefault(number, Row())
@@ -84,31 +100,35 @@ class Rounds:
         seed = random.Random(f"{self._seed} {name}").randrange(1 << 30)
         began = time.monotonic()
         violations: list[str] = []
+        scene: Scene | None = None
+        played: list[float] = []
         try:
             scene = Scene(self._open_cluster(make_cluster), name, seed)
-            fault_seconds = self._play_entries(scene, entries)
-            violations += scene.report.violations
-            row.rounds += len(entries)
-            row.fault_seconds += fault_seconds
+            self._play_entries(scene, entries, played)
+            row.rounds += len(played)
+            row.fault_seconds += sum(played)
             row.acknowledged += scene.report.acknowledged
             row.unavailable += scene.unavailable_seconds()
-            if not violations:
+            if not scene.report.violations:
                 self._delete_topics(scene)
         except Exception as error:  # noqa: BLE001 - the next rounds are played on another cluster
+            row.unchecked += len(played)
             violations.append(f"{type(error).__name__}: {error}")
             self._show(traceback.format_exc())
+        if scene is not None:
+            violations += scene.report.violations
+            row.outcomes.update(scene.report.outcomes)
         seconds = time.monotonic() - began
         row.seconds += seconds
         row.scenes += 1
         row.violations += violations
-        self._describe_scene(name, entries, seconds, violations)
+        self._describe_scene(name, entries, played, seconds, violations)
         if violations:
             self._drop_cluster()
 
     @staticmethod
-    def _play_entries(scene: Scene, entries: Sequence[Entry]) -> float:
-        """Return the seconds that the faults took, once the scene is checked."""
-        seconds = 0.0
+    def _play_entries(scene: Scene, entries: Sequence[Entry], played: list[float]) -> None:
+        """Play a scene and check it; note the seconds of each fault that has ended."""
         with scene:
             for at, entry in enumerate(entries):
                 began = time.monotonic()
@@ -117,15 +137,20 @@ class Rounds:
                 except Exception as error:
                     error.add_note(f"round {at} of scene {scene.topic}: {entry.name}")
                     raise
-                seconds += time.monotonic() - began
+                played.append(time.monotonic() - began)
                 scene.cluster.restore()
-        return seconds
 
     def _describe_scene(
-        self, name: str, entries: Sequence[Entry], seconds: float, violations: list[str]
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        played: Sequence[float],
+        seconds: float,
+        violations: list[str],
     ) -> None:
-        names = ", ".join(entry.name for entry in entries)
-        self._show(f"{name}: {names}: {seconds:.1f} s, {len(violations)} violations")
+        names = [f"{entry.name} {taken:.1f} s" for entry, taken in zip(entries, played, strict=False)]
+        names += [entry.name for entry in entries[len(played) :]]
+        self._show(f"{name}: {', '.join(names)}: {seconds:.1f} s, {len(violations)} violations")
         for violation in violations[:20]:
             self._show(f"  VIOLATION seed {self._seed}, {name}, data in {self._directory}: {violation}")
 
@@ -159,7 +184,12 @@ class Rounds:
             scene.clients.delete_topic(name)
 
     def table(self) -> str:
-        return "\n".join([HEADINGS, *(row.text(number) for number, row in self.rows.items())])
+        outcomes = [
+            f"{number:4} {count:8}  {outcome}"
+            for number, row in self.rows.items()
+            for outcome, count in sorted(row.outcomes.items())
+        ]
+        return "\n".join([HEADINGS, *(row.text(number) for number, row in self.rows.items()), *outcomes])
 
     @property
     def violations(self) -> list[str]:

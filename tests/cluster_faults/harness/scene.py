@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Self
 
 import confluent_kafka
-from tests.cluster_faults.harness.checks import check_cluster
+from tests.cluster_faults.harness.checks import check_cluster, check_events
 from tests.cluster_faults.harness.fault_cluster import FaultCluster
 from tests.cluster_faults.harness.senders import ConfluentSender
 from tests.faults.clients.actors import Actor, Reader, Sender, Transactor
-from tests.faults.clients.checker import check_history, never_polled
+from tests.faults.clients.checker import check_history, never_polled, problems
 from tests.faults.clients.history import ConsumerPart, History, Log, ProducerPart, Send
 from tests.faults.fault_report import FaultReport
 from tests.mixed.harness.coordinators import partition_of
@@ -133,9 +133,9 @@ class Scene:
         ]
 
         def is_reached() -> bool:
-            problems = [part.problem for part in self.history.producers if part.problem]
-            problems += client_errors(self.history.producers[:2])
-            assert not problems, problems[:3]
+            reasons = [part.problem for part in self.history.producers if part.problem]
+            reasons += client_errors(self.history.producers[:2])
+            assert not reasons, reasons[:3]
             return all(
                 self._done(part) >= goal for part, goal in zip(self.history.producers, goals, strict=True)
             )
@@ -176,6 +176,16 @@ class Scene:
                 self.end(self._readers)
         if error is None:
             self._check()
+        else:
+            self.report.violations += self._certain_violations()
+
+    def _certain_violations(self) -> list[str]:
+        """Return what is wrong whatever state an error has left the cluster in."""
+        return [
+            *problems(self.history),
+            *client_errors(self.history.producers[:2]),
+            *check_events(self.cluster),
+        ]
 
     def _check(self) -> None:
         written, committed = (read_log(self.cluster.bootstrap, self.topic, level) for level in LEVELS)
