@@ -26,6 +26,7 @@ from tests.support.kio_requests import kio_requests
 from tests.support.raw_connection import RawConnection
 
 SOURCE = Path(__file__).with_name("stepped_clock.c")
+VARIABLE = "STEPPED_CLOCK"
 HOUR_SECONDS = 3600
 BELOW_TIMEOUT_SECONDS = 20
 """Below the timeout of transactions, 60 s."""
@@ -60,7 +61,7 @@ class BrokerClock:
         if not self._file.exists():
             self._file.write_bytes(bytes(8))
         self.set(0)
-        preload(self._cluster, self._broker, SOURCE, "STEPPED_CLOCK", self._file)
+        preload(self._cluster, self._broker, SOURCE, VARIABLE, self._file)
 
     def set(self, seconds: int) -> None:
         """Step the clock: it is so much ahead of the machine's from now on."""

@@ -165,8 +165,7 @@ def _create_elsewhere(scene: Scene, broker: int, topic: str, directory: Path) ->
 def fail_all_directories(scene: Scene) -> None:
     """Let all writes of a leader fail with EIO: it ends by itself, as Kafka's does, and others lead."""
     cluster, victim = scene.cluster, scene.rng.choice(BROKERS)
-    calls = FailingCalls(cluster, victim)
-    calls.load()
+    calls = FailingCalls.load(cluster, victim)
     lead_again(scene, victim)
     scene.note("failed disks")
     with calls.failing(Call.WRITE, errno.EIO, str(cluster.log_dirs(victim)[0])):
@@ -180,8 +179,7 @@ def fail_all_directories(scene: Scene) -> None:
 def write_less(scene: Scene) -> None:
     """Let writes of a leader end early: the rest is written by another, and nobody notices."""
     cluster, victim = scene.cluster, scene.rng.choice(BROKERS)
-    calls = FailingCalls(cluster, victim)
-    calls.load()
+    calls = FailingCalls.load(cluster, victim)
     lead_again(scene, victim)
     scene.note("times of short writes")
     with calls.failing(Call.WRITE, 0, str(cluster.log_dirs(victim)[0]), ".log", SHORT_WRITES):
@@ -280,15 +278,14 @@ def _check_served(scene: Scene, broker: int, topic: str, partition: int) -> None
 
 def _with_second_directory(scene: Scene, broker: int) -> FailingCalls:
     """Restart a broker with a second log directory and the library for failing calls, where it has none."""
-    cluster, calls = scene.cluster, FailingCalls(scene.cluster, broker)
+    cluster = scene.cluster
     directories = cluster.more_log_dirs.setdefault(broker, [])
     if not directories:
         directories.append(cluster.home / f"broker-{broker}-second")
         if broker in cluster.environments:
             cluster.stop(broker)
             cluster.start(broker)
-    calls.load()
-    return calls
+    return FailingCalls.load(cluster, broker)
 
 
 def _append_many(scene: Scene, connection: RawConnection, topic: str, written: dict[int, bytes]) -> set[int]:

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
+from typing import Self
 
 from tests.cluster_faults.harness.fault_cluster import FaultCluster
 
 SPARE_BYTES = 48 << 20
 """Free space of a small disk before it is filled."""
 SOURCE = Path(__file__).with_name("failing_calls.c")
+VARIABLE = "FAILING_CALLS"
 ORDER = struct.Struct("iiii256s64s")
 HITS_AT = 12
 FOR_EVER = -1
@@ -108,15 +110,21 @@ def why_no_preload() -> str | None:
     return None if shutil.which("cc") else "needs a C compiler"
 
 
+def compile_library(source: Path, directory: Path) -> Path:
+    """Compile a C source, unless the directory has its library."""
+    library = directory / f"{source.stem}.so"
+    if not library.exists():
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
+        subprocess.run(command, check=True)
+    return library
+
+
 def preload(cluster: FaultCluster, broker: int, source: Path, variable: str, path: Path) -> None:
     """Restart a broker with a library made of a C source, which maps a file, if it does not have it yet."""
     environment = cluster.environments.setdefault(broker, {})
     if variable in environment:
         return
-    library = cluster.home / f"{source.stem}.so"
-    if not library.exists():
-        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
-        subprocess.run(command, check=True)
+    library = compile_library(source, cluster.home)
     libraries = filter(None, [environment.get("LD_PRELOAD"), str(library)])
     environment.update({variable: str(path), "LD_PRELOAD": ":".join(libraries)})
     cluster.stop(broker)
@@ -125,18 +133,20 @@ def preload(cluster: FaultCluster, broker: int, source: Path, variable: str, pat
 
 
 class FailingCalls:
-    """The order of one broker: which call fails on which files."""
+    """The order of one process: which call fails on which files."""
 
-    def __init__(self, cluster: FaultCluster, broker: int) -> None:
-        self._path = cluster.home / f"broker-{broker}.calls"
-        self._cluster = cluster
-        self._broker = broker
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.exists():
+            path.write_bytes(bytes(ORDER.size))
 
-    def load(self) -> None:
-        """Restart the broker with the library, if it does not have it yet."""
-        if not self._path.exists():
-            self._path.write_bytes(bytes(ORDER.size))
-        preload(self._cluster, self._broker, SOURCE, "FAILING_CALLS", self._path)
+    @classmethod
+    def load(cls, cluster: FaultCluster, broker: int) -> Self:
+        """Restart a broker with the library, if it does not have it yet."""
+        path = cluster.home / f"broker-{broker}.calls"
+        calls = cls(path)
+        preload(cluster, broker, SOURCE, VARIABLE, path)
+        return calls
 
     @property
     def hits(self) -> int:

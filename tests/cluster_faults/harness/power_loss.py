@@ -35,6 +35,7 @@ class LosingDisk:
         _run("mkfs.ext4", "-q", "-F", str(image))
         directory.mkdir()
         self.mount()
+        (directory / "lost+found").rmdir()  # no name of a partition
 
     def mount(self) -> None:
         options = f"loop,commit={COMMIT_SECONDS},noatime"
