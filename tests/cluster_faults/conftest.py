@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.cluster_faults.harness.fault_cluster import BROKERS, FaultCluster
 from tests.cluster_faults.harness.networks import Loopback, Namespaces, why_no_loss, why_no_namespaces
+from tests.cluster_faults.harness.power_loss import why_no_power_loss
 from tests.cluster_faults.harness.proxied_cluster import ProxiedCluster
 from tests.cluster_faults.harness.scene import Scene
 
 SEED = int(os.environ.get("ODRADEK_FAULT_SEED", "1912"))
 REPORTS: list[str] = []
 Play = Callable[..., None]
+PlayOn = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +71,24 @@ def play_proxied(proxied_cluster: FaultCluster, request: pytest.FixtureRequest) 
     """The same on a cluster whose requests pass a proxy."""
     proxied_cluster.restore()
     return _player(proxied_cluster, request)
+
+
+@pytest.fixture
+def play_without_power(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PlayOn]:
+    """Play faults on a new cluster whose brokers can lose power."""
+    if reason := why_no_power_loss():
+        pytest.skip(f"loses power: {reason}")
+    clusters: list[FaultCluster] = []
+
+    def run(make_cluster: Callable[[Path], FaultCluster], *faults: Callable[[Scene], None]) -> None:
+        cluster = make_cluster(tmp_path / "powered")
+        clusters.append(cluster)
+        cluster.start(*BROKERS)
+        _player(cluster, request)(*faults)
+
+    yield run
+    for cluster in clusters:
+        cluster.close()
 
 
 def _player(cluster: FaultCluster, request: pytest.FixtureRequest) -> Play:

@@ -16,6 +16,7 @@ from tests.cluster_faults.harness.checks import (
     two_leaders_in_epoch,
 )
 from tests.cluster_faults.harness.copier import wrong_copies
+from tests.cluster_faults.harness.rewrites import rewritten_values, without_rewritten
 from tests.cluster_faults.harness.scene import (
     client_errors,
     foreign_values,
@@ -25,6 +26,8 @@ from tests.cluster_faults.harness.senders import longest_gap
 from tests.cluster_faults.harness.topic_changes import wrong_values
 from tests.cluster_faults.harness.truncations import truncated_offsets, unexplained_losses
 from tests.faults.clients.history import History, ProducerPart, Send
+from tests.mixed.harness.log_files import Batch
+from tests.support.record_batches import HandMadeBatch, record
 
 ROLE = "2026-01-01T00:00:00.000Z DEBUG   replica_manager.leader_changed partition=t-0 topic_id=A leader={} leader_epoch={}\n"  # noqa: E501
 ELECTED = "2026-01-01T00:00:00.000Z INFO    membership.controller_elected broker={} controller_epoch={}\n"
@@ -164,6 +167,37 @@ def test_wrong_copy_is_detected(values: list[str], name: str | None) -> None:
     violations = list(wrong_copies(source, {0: list(enumerate(values))}))
     assert len(violations) == (name is not None)
     assert name is None or violations[0].startswith(name)
+
+
+def batch_of_producer(offset: int, epoch: int, *values: str, producer: int = 7) -> Batch:
+    records = [record(number, value.encode()) for number, value in enumerate(values)]
+    built = HandMadeBatch(records, producer_id=producer, producer_epoch=epoch, base_sequence=0).build()
+    return Batch(offset, offset + len(values) - 1, built)
+
+
+@pytest.mark.parametrize(
+    ("copy", "is_rewritten"),
+    [
+        (batch_of_producer(9, 1, "b", "c"), True),
+        (batch_of_producer(9, 0, "b", "c"), False),
+        (batch_of_producer(9, 1, "b", "c", producer=8), False),
+    ],
+    ids=["new-epoch", "same-epoch", "other-producer"],
+)
+def test_only_copies_under_a_new_epoch_are_of_the_client(copy: Batch, is_rewritten: bool) -> None:
+    batches = [batch_of_producer(0, 0, "a", "b"), batch_of_producer(2, 0, "c"), copy]
+    assert rewritten_values(batches) == ({"b", "c"} if is_rewritten else set())
+
+
+def test_violations_of_rewritten_values_are_left_out() -> None:
+    violations = [
+        "duplicate: b is at (0, 1) and (0, 9)",
+        "nonmonotonic-send: b of theirs is after d in partition 0",
+        "nonmonotonic-send: c of theirs is after b in partition 0",
+        "duplicate: bb is at (0, 1) and (0, 9)",
+        "lost-write: b of theirs is not at (0, 1)",
+    ]
+    assert list(without_rewritten(violations, {"b"})) == violations[3:]
 
 
 def test_time_without_acknowledgements_begins_at_the_fault() -> None:

@@ -110,16 +110,16 @@ class LargeGroup:
         return dict.fromkeys(range(self.partitions), self._records)
 
     def wait_until_owned(self) -> None:
-        """Wait until the members that live own all partitions, and nobody else any."""
+        """Wait until the members that live own all partitions, each some, and nobody else any."""
 
         def is_owned() -> bool:
             owned = [
-                partition
+                journal.owned_last(journal.read(self.directory / f"{number}.jsonl"))
                 for first in self._processes
                 for number in range(first, first + self._share)
-                for partition in journal.owned_last(journal.read(self.directory / f"{number}.jsonl"))
             ]
-            return sorted(owned) == list(range(self.partitions))
+            partitions = sorted(partition for each in owned for partition in each)
+            return all(owned) and partitions == list(range(self.partitions))
 
         self._wait(is_owned, "the partitions must be owned")
 

@@ -52,15 +52,7 @@ def move_leaders(scene: Scene, rule: RuleInForce | None = None) -> None:
 
 def elect_preferred(scene: Scene) -> None:
     """Spread leaders over the brokers again."""
-
-    def has_preferred() -> bool:
-        return all(
-            scene.cluster.leader(scene.topic, number) == scene.cluster.replicas(scene.topic, number)[0]
-            for number in range(PARTITIONS)
-        )
-
-    scene.clients.elect_preferred([(scene.topic, partition) for partition in range(PARTITIONS)])
-    scene.cluster.wait_until(has_preferred, "the first replicas must lead")
+    scene.elect_preferred([(scene.topic, partition) for partition in range(PARTITIONS)])
 
 
 def delete_topic(scene: Scene, rule: RuleInForce) -> None:
