@@ -83,7 +83,7 @@ simulation: $(CODEC)  ## whole clusters on virtual time, with faults: 200 seeds,
 cluster: $(CODEC)  ## clusters of three processes on a real ZooKeeper, with faults
 	@$(BIN)/pytest --timeout 300 tests/cluster_faults --ignore tests/cluster_faults/more
 
-cluster-more: $(CODEC)  ## the same with faults of links, requests, disks, copies, clocks and coordinators
+cluster-more: $(CODEC)  ## the same with all faults of links, requests, disks, copies, clocks and coordinators
 	@$(BIN)/pytest --timeout 300 tests/cluster_faults/more -k "$(ONLY)"
 
 integration: $(CODEC)  ## real processes on loopback
@@ -98,7 +98,7 @@ spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
 
-cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1, or ROUNDS=30 ONLY=R7
+cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1, or ROUNDS=30 ONLY=R6,R7
 	@$(BIN)/python -m tests.cluster_faults.run --seconds $(SECONDS) --rounds $(ROUNDS) --seed $(SEED) --only "$(ONLY)"
 
 cluster-operations: $(CODEC)  ## operations of a cluster under load: make cluster-operations ONLY=upgrade

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from tests.cluster_faults.disk_plants import DISK_TRIALS
 from tests.mixed.run_plants import Trial, run_all
 from tests.simulation.plants import SimulationPlant
 
@@ -83,8 +84,26 @@ TRIALS: Final = [
         UNCLEAN,
     ),
     Trial("do not truncate what the leader does not have", UNCLEAN),
+    Trial(
+        SimulationPlant(
+            "change only those configs of a topic that this broker was told of",
+            "odradek/broker/handlers/alter_configs.py",
+            "        current = await context.broker.admin_manager.read_topic_overrides([name])\n",
+            "        current = {name: context.broker.admin_manager.topic_overrides(name)}\n",
+        ),
+        "elections_directories",
+    ),
+    Trial(
+        SimulationPlant(
+            "acknowledge without the flush that flush.messages requires",
+            "odradek/log/local_log.py",
+            "        return self.log_end_offset - self.recovery_point >= self._config.flush_messages\n",
+            "        return False\n",
+        ),
+        "all_brokers_lose_power",
+    ),
 ]
 
 
 if __name__ == "__main__":
-    sys.exit(run_all(TRIALS, "tests/cluster_faults"))
+    sys.exit(run_all([*TRIALS, *DISK_TRIALS], "tests/cluster_faults"))

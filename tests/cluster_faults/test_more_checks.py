@@ -15,6 +15,7 @@ from tests.cluster_faults.harness.cleaning_checks import (
 from tests.cluster_faults.harness.copies import unclear_refusals
 from tests.cluster_faults.harness.group_faults import Membership, accepted_zombies
 from tests.cluster_faults.harness.ledgers import split_request
+from tests.cluster_faults.harness.power_faults import Acknowledged, undocumented_losses
 from tests.faults.transactions import frames
 from tests.faults.transactions.frames import Identity
 from tests.mixed.harness.coordinators import partition_of
@@ -96,6 +97,23 @@ def test_accepted_commit_of_a_zombie_is_detected() -> None:
     zombie = Membership("m", 3, [0])
     assert list(accepted_zombies(zombie, 22)) == []
     assert list(accepted_zombies(zombie, 0)) == ["zombie-commit: m of generation 3 got 0"]
+
+
+@pytest.mark.parametrize(
+    ("present", "since", "violations"),
+    [
+        ({0: "a", 1: "b", 2: "c"}, 3.0, []),
+        ({0: "a", 1: "x"}, 1.5, []),
+        ({0: "a"}, 2.5, ["lost-write: 1 of t was 0.5 s older than what may be lost"]),
+        ({0: "a", 2: "c"}, 0.0, ["lost-write: 1 of t was lost, 2 was kept"]),
+    ],
+    ids=["nothing-lost", "end-lost", "too-old", "gap"],
+)
+def test_undocumented_loss_of_power_is_detected(
+    present: dict[int, str], since: float, violations: list[str]
+) -> None:
+    acknowledged = {0: Acknowledged("a", 1.0), 1: Acknowledged("b", 2.0), 2: Acknowledged("c", 3.0)}
+    assert list(undocumented_losses("t", acknowledged, present, since)) == violations
 
 
 def test_requests_of_a_transaction_are_split_by_leader() -> None:

@@ -25,8 +25,9 @@ from tests.support.kio_requests import fetch
 from tests.support.raw_connection import ConnectionEnded, RawConnection
 
 TRANSACTIONS_SHORT = 400
-TRANSACTIONS_LONG = 2_000
+TRANSACTIONS_LONG = 3_500
 KILLS = 2
+KILLS_LONG = 3
 LEADER_SECONDS_MAX = 15.0
 MOVED = frozenset({3, 5, 6, 14, 15, 16})
 """Error codes after which the leader or the coordinator is looked up again."""
@@ -235,7 +236,7 @@ def keep_ledger(scene: Scene, transactions: int = TRANSACTIONS_SHORT, kills: int
 
 
 def keep_long_ledger(scene: Scene) -> None:
-    keep_ledger(scene, TRANSACTIONS_LONG)
+    keep_ledger(scene, TRANSACTIONS_LONG, KILLS_LONG)
 
 
 def _add(scene: Scene, report: FaultReport) -> None:

@@ -1,1 +1,1 @@
-"""Faults of links, requests, disks, copies, clocks and coordinators; not part of CI yet."""
+"""All faults of links, requests, power, disks, copies, clocks and coordinators; CI plays a selection."""

@@ -1,14 +1,10 @@
-"""Plant mistakes that faults of disks, clocks and coordinators must find.
-
-``python -m tests.cluster_faults.run_disk_plants --only zombie``
-"""
+"""Mistakes in our broker that faults of disks, clocks and coordinators must find."""
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
-from tests.mixed.run_plants import Trial, run_all
+from tests.mixed.run_plants import Trial
 from tests.simulation.plants import SimulationPlant
 
 DISK_TRIALS: Final = [
@@ -76,7 +72,3 @@ DISK_TRIALS: Final = [
         "compaction_and_retention",
     ),
 ]
-
-
-if __name__ == "__main__":
-    sys.exit(run_all(DISK_TRIALS, "tests/cluster_faults"))
