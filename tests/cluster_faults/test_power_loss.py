@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ SIZE = 100_000
 def disk(tmp_path: Path) -> Iterator[LosingDisk]:
     if reason := why_no_power_loss():
         pytest.skip(reason)
-    disk = LosingDisk(tmp_path / "image", tmp_path / "mounted")
+    disk = LosingDisk(tmp_path / "disk")
     yield disk
     disk.close()
 
@@ -64,6 +66,21 @@ def test_rename_that_was_not_synced_is_lost(disk: LosingDisk) -> None:
     sync_directory(disk.directory)
     lose_power(disk)
     assert path.read_bytes() == b"new"
+
+
+def test_processes_with_mounts_of_their_own_do_not_keep_the_disk(disk: LosingDisk) -> None:
+    with subprocess.Popen(["unshare", "--mount", "--propagation", "slave", "sleep", "60"]) as process:
+        try:
+            wait_for_own_mounts(process.pid)
+            lose_power(disk)
+        finally:
+            process.kill()
+
+
+def wait_for_own_mounts(pid: int) -> None:
+    while os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+        assert os.path.exists(f"/proc/{pid}")
+        time.sleep(0.01)
 
 
 def test_nothing_is_written_after_the_loss(disk: LosingDisk) -> None:

@@ -25,17 +25,25 @@ RELEASE_SECONDS_MAX = 30.0
 
 
 class LosingDisk:
-    """A file system in an image, mounted at a directory."""
+    """A file system in an image, mounted at ``directory`` in a new directory ``home``.
 
-    def __init__(self, image: Path, directory: Path) -> None:
-        self._image = image
-        self.directory = directory
-        with image.open("wb") as file:
+    ``home`` is a shared mount. A process that begins meanwhile with mounts of its own, as those in a network
+    namespace do, has a copy of all mounts; only in a shared one it loses the file system when we unmount it.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._image = home.with_name(f"{home.name}.image")
+        self.directory = home / "mounted"
+        with self._image.open("wb") as file:
             file.truncate(DISK_BYTES)
-        _run("mkfs.ext4", "-q", "-F", str(image))
-        directory.mkdir()
+        _run("mkfs.ext4", "-q", "-F", str(self._image))
+        home.mkdir()
+        _run("mount", "--bind", str(home), str(home))
+        _run("mount", "--make-shared", str(home))
+        self.directory.mkdir()
         self.mount()
-        (directory / "lost+found").rmdir()  # no name of a partition
+        (self.directory / "lost+found").rmdir()  # no name of a partition
 
     def mount(self) -> None:
         options = f"loop,commit={COMMIT_SECONDS},noatime"
@@ -65,6 +73,7 @@ class LosingDisk:
 
     def close(self) -> None:
         self.unmount()
+        _run("umount", str(self._home))
         self._image.unlink()
 
 
@@ -78,7 +87,7 @@ def why_no_power_loss() -> str | None:
         return "a file system can only be mounted by root"
     with tempfile.TemporaryDirectory() as name:
         try:
-            disk = LosingDisk(Path(name) / "image", Path(name) / "mounted")
+            disk = LosingDisk(Path(name) / "disk")
             try:
                 disk.drop_unsynced()
             finally:

@@ -27,10 +27,10 @@ class LosingCluster(FaultCluster):
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, Loopback())
-        self._disks = {
-            broker: LosingDisk(home / f"broker-{broker}.image", self.log_dirs(broker)[0])
-            for broker in BROKERS
-        }
+        self._disks = {broker: LosingDisk(home / f"broker-{broker}-disk") for broker in BROKERS}
+
+    def log_dirs(self, broker: int) -> list[Path]:
+        return [self._disks[broker].directory]
 
     def _settings(self, broker: int) -> dict[str, str]:
         return {**super()._settings(broker), **self.more_settings}
