@@ -59,7 +59,7 @@ class LosingCluster(FaultCluster):
     def close(self) -> None:
         super().close()
         for disk in self._disks.values():
-            with suppress(subprocess.CalledProcessError):
+            with suppress(subprocess.CalledProcessError, TimeoutError):
                 disk.close()
 
 
