@@ -114,6 +114,7 @@ class Broker:
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
         self._is_serving = False
+        self._is_start_complete = False
 
     @property
     def log_dirs(self) -> list[str]:
@@ -176,7 +177,7 @@ class Broker:
         ensemble.defers_writes = False
         # Not earlier: a client would believe a Metadata response without brokers and topics.
         socket_server.serve()
-        self._is_serving = True
+        self._is_serving = self._is_start_complete = True
         self._task_scheduler.start(self._list_tasks(config_manager))
         if self._cleaner is not None:
             self._cleaner.start()
@@ -448,7 +449,9 @@ class Broker:
             await self._membership.stop()
             broker_epoch = self._membership.broker_epoch
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
-        failures = await close_directories(self._log_manager, broker_epoch, threads)
+        failures = await close_directories(
+            self._log_manager, broker_epoch, threads, is_start_complete=self._is_start_complete
+        )
         if self._membership is not None:
             await self._membership.close()
         if failures:

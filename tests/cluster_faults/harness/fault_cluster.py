@@ -18,12 +18,11 @@ from tests.cluster_faults.harness.networks import Network, Side
 from tests.cluster_faults.harness.zookeeper_links import ZooKeeperLinks
 from tests.mixed.harness.mixed_cluster import read_metadata
 from tests.mixed.harness.znodes import NO_BROKER, Znodes
-from tests.support.broker import free_port
 from tests.support.raw_connection import broker_answers
 from tests.support.zookeeper import options_for
 
 from odradek.store.zookeeper.ensemble import ZooKeeperEnsemble
-from odradek.system.local_zookeeper import LocalZooKeeper
+from odradek.system.local_zookeeper import LocalZooKeeper, free_port
 
 BROKERS = (1, 2, 3)
 PORT = 9092

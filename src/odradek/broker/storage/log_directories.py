@@ -107,13 +107,17 @@ def _log_recovered(log_manager: LogManager, took_ms: int) -> None:
                 )
 
 
-async def close_directories(log_manager: LogManager, broker_epoch: int, threads: int) -> list[StorageError]:
+async def close_directories(
+    log_manager: LogManager, broker_epoch: int, threads: int, *, is_start_complete: bool
+) -> list[StorageError]:
     """Close all, so that one that fails to close does not cause a recovery of the others."""
     failures = []
     log_manager.on_failure = lambda _: None  # no requests are served any more
     for directory in log_manager:
         try:
-            await directory.close(broker_epoch=broker_epoch, threads=threads)
+            await directory.close(
+                broker_epoch=broker_epoch, threads=threads, is_start_complete=is_start_complete
+            )
         except StorageError as error:
             log.error("directory_not_closed", path=directory.path, reason=str(error))
             failures.append(error)

@@ -386,26 +386,33 @@ class LogDirectory:
         if self._checkpoints.contains(LOG_START_OFFSET_CHECKPOINT, topic_partition):
             await self.checkpoint_log_start_offsets()
 
-    async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
+    async def close(
+        self, *, broker_epoch: int = -1, threads: int = 1, is_start_complete: bool = True
+    ) -> None:
         """Close all logs and unlock the directory; write ``.kafka_cleanshutdown`` if all of them closed.
 
-        A directory that was never loaded, because startup failed before, is left unchanged.
+        After a start that failed, what it found is left unchanged. In particular an unclean directory remains
+        unclean: a scan remembers the last batches of each producer, a snapshot only the last one.
         """
         try:
             failures = await close_logs(self._files, (*self, *self.future.values()), threads)
             if failures:
                 raise failures[0]
-            if self._is_loaded:
-                await self._close_clean(broker_epoch)
+            if self._is_loaded and is_start_complete:
+                await self._checkpoint_all()
+            if self._is_loaded and (is_start_complete or self.had_clean_shutdown):
+                await self._mark_clean(broker_epoch)
         except OSError as error:
             raise self._storage_error(f"cannot close {self.path}", error) from error
         finally:
             self._lock.release()
 
-    async def _close_clean(self, broker_epoch: int) -> None:
+    async def _checkpoint_all(self) -> None:
         await self.checkpoint_recovery_points()
         await self.checkpoint_log_start_offsets()
         await self.checkpoint_high_watermarks()
+
+    async def _mark_clean(self, broker_epoch: int) -> None:
         if self.unusable:
             return  # unusable logs were not recovered
         marker = encode_clean_shutdown(broker_epoch)
