@@ -185,7 +185,8 @@ def _live(scene: Scene, member: RawMember) -> None:
 
 def _coordinated_by(scene: Scene, broker: int, kind: str) -> str:
     """Return the name of a group whose coordinator is a broker, or any if it leads no offsets."""
-    names = [f"{scene.topic}-{kind}-{number}" for number in range(20)]
+    # New in each round: a former member is not removed before its session is over.
+    names = [f"{scene.topic}-{kind}-{scene.report.faults}-{number}" for number in range(20)]
     for name in names:
         if scene.cluster.leader(OFFSETS_TOPIC, partition_of(name)) == broker:
             return name
