@@ -124,7 +124,7 @@ class _VirtualTimerHandle(asyncio.TimerHandle):
 
 
 class _DueTime(float):
-    """When a timer is due: a float, so that the heap compares without calls of Python functions."""
+    """Due time of a timer: a float, so that the heap compares without calls of Python functions."""
 
     __slots__ = ("timer",)
 

@@ -77,7 +77,7 @@ class Entry(NamedTuple):
     needs: tuple[Need, ...] = ()
     cluster: MakeCluster = direct_cluster
     is_long: bool = False
-    """Whether it takes minutes, and is played once however many rounds are."""
+    """True if it takes minutes: it is played once, however many rounds are asked for."""
 
     @property
     def why_not(self) -> str | None:

@@ -36,8 +36,10 @@ def rewritten_values(batches: Iterable[Batch]) -> set[str]:
         copies.setdefault(value, []).append(copy)
     return {
         value
-        for value, found in copies.items()
-        if len(found) > 1 and len(set(found)) == len(found) and len({copy.producer for copy in found}) == 1
+        for value, written in copies.items()
+        if len(written) > 1
+        and len(set(written)) == len(written)
+        and len({copy.producer for copy in written}) == 1
     }
 
 
