@@ -1,8 +1,9 @@
 """Duration of the failover of a dead broker: until the last replica has its new leader.
 
-It begins when the store reports that the broker's registration is gone, and ends with the last response to
-the LeaderAndIsr requests that follow from it. A broker that dies meanwhile begins it anew, because its
-requests get no response.
+It begins when the store reports that the broker's registration is gone. Elections are complete with the
+response to the first LeaderAndIsr request to each broker, which has the new leaders; the failover with the
+response to the last one, after the dead broker has been removed from all ISRs. A broker that dies meanwhile
+begins it anew, because its requests get no response.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ class BrokerFailureTimer:
         self._led_count = 0
         self._is_deciding = False
         self._unanswered: set[tuple[int, int]] = set()
+        self._elections: dict[int, SendLeaderAndIsr] = {}
+        """First request to each broker."""
+        self._election_ms: int | None = None
+        """Until the last response to one of them so far."""
 
     def begin(self, dead: Collection[int], led_count: int, noticed_ms: int | None) -> None:
         """Begin with the brokers that died and the number of partitions that they led."""
@@ -30,10 +35,13 @@ class BrokerFailureTimer:
         self._dead, self._led_count = sorted(dead), led_count
         self._is_deciding = True
         self._unanswered.clear()
+        self._elections.clear()
+        self._election_ms = None
 
     def on_sent(self, request: SendLeaderAndIsr) -> None:
         if self._is_deciding:
             self._unanswered.add((request.broker_id, id(request)))
+            self._elections.setdefault(request.broker_id, request)
 
     def on_decided(self) -> None:
         """All requests are queued."""
@@ -42,6 +50,8 @@ class BrokerFailureTimer:
 
     def on_answered(self, request: SendLeaderAndIsr) -> None:
         self._unanswered.discard((request.broker_id, id(request)))
+        if self._elections.get(request.broker_id) is request:
+            self._election_ms = self._monotonic_ms() - self._began_ms
         self._complete()
 
     def _complete(self) -> None:
@@ -50,6 +60,7 @@ class BrokerFailureTimer:
                 "broker_failure_handled",
                 brokers=self._dead,
                 partitions=self._led_count,
+                election_ms=self._election_ms,
                 milliseconds=self._monotonic_ms() - self._began_ms,
             )
             self._dead = []

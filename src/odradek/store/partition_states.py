@@ -1,15 +1,15 @@
 """Leader and ISR of each partition: ``/brokers/topics/T/partitions/N/state``.
 
-Each partition is written on its own: its outcome is the new znode version or an error. Many writes are in
-flight at once, within a bound. A controller passes its fence; if it is fenced, each outcome is
-``ControllerMoved``.
+Each partition has an outcome of its own: the new znode version, or an error. Many writes share a transaction
+of the store, because a failover changes all partitions of a broker. Many are in flight at once, within a
+bound. A controller passes its fence; if it is fenced, each outcome is ``ControllerMoved``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.ids import TopicPartition
 from odradek.store.controller_election import ControllerMoved, Fence, fenced_multi
@@ -33,6 +33,9 @@ from odradek.store.port import (
 )
 from odradek.store.write_window import multi_each
 from odradek.telemetry import events
+
+WRITES_PER_MULTI: Final = 100
+"""States written by one transaction: about 20 KB, of the megabyte that ZooKeeper accepts."""
 
 log = events.logger("store")
 
@@ -118,7 +121,10 @@ async def create_partition_states(
 
 
 async def _write_each(store: Store, writes: Sequence[Sequence[Op]], fence: Fence | None) -> list[Outcome]:
-    return [_outcome(result) for result in await multi_each(store, writes, fence)]
+    return [
+        _outcome(result)
+        for result in await multi_each(store, writes, fence, writes_per_multi=WRITES_PER_MULTI)
+    ]
 
 
 def _outcome(result: list[OpResult] | StoreError) -> Outcome:

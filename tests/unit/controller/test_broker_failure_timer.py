@@ -42,16 +42,20 @@ def handled(caplog):
 
 def test_duration_ends_with_the_last_response(timer, clock, caplog):
     caplog.set_level(logging.INFO, "odradek.controller")
-    first, second = request(1), request(2)
+    first, second, last = request(1), request(2), request(1)
     timer.begin({3}, 40, noticed_ms=900)
     timer.on_sent(first)
     timer.on_sent(second)
     timer.on_answered(first)  # before the last request is decided
+    timer.on_sent(last)
     timer.on_decided()
+    clock.now_ms = 1_100
+    timer.on_answered(second)
     assert handled(caplog) == []
     clock.now_ms = 1_250
-    timer.on_answered(second)
-    assert handled(caplog) == [{"brokers": [3], "partitions": 40, "milliseconds": 350}]
+    timer.on_answered(last)
+    expected = {"brokers": [3], "partitions": 40, "election_ms": 200, "milliseconds": 350}
+    assert handled(caplog) == [expected]
     timer.on_answered(request(1))
     timer.on_decided()
     assert len(handled(caplog)) == 1

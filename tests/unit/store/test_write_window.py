@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
+import pytest
+
+from odradek.store.controller_election import ControllerMoved, elect
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import (
     BadVersion,
@@ -82,5 +86,53 @@ def test_each_write_has_its_own_outcome(run_on_store) -> None:
         assert stat.version == 1
         await store.close()
         assert {type(outcome) for outcome in await multi_each(store, writes)} == {SessionExpired}
+
+    run_on_store(scenario)
+
+
+def test_writes_share_multis() -> None:
+    store = CountingStore()
+    asyncio.run(multi_each(cast(Store, store), creations(250), writes_per_multi=100))
+    assert store.calls == ["/0", "/100", "/200"]
+
+
+@pytest.mark.parametrize("writes_per_multi", [1, 2, 3, 4, 100])
+def test_outcomes_do_not_depend_on_the_multis(run_on_store, writes_per_multi: int) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await store.create("/taken")
+        await store.create("/set")
+        writes: list[list[Op]] = [
+            [CreateOp("/a"), CreateOp("/a/b")],
+            [CreateOp("/c")],
+            [CreateOp("/taken")],
+            [SetDataOp("/set", b"x", 0)],
+            [SetDataOp("/set", b"y", 7)],
+            [CreateOp("/d"), CreateOp("/d/e")],
+        ]
+        outcomes = await multi_each(store, writes, writes_per_multi=writes_per_multi)
+        results = [len(outcome) if isinstance(outcome, list) else type(outcome) for outcome in outcomes]
+        assert results == [2, 1, NodeExists, 1, BadVersion, 2]
+        assert (await store.get("/set"))[1].version == 1
+        assert (await store.children("/d")) == ["e"]
+
+    run_on_store(scenario)
+
+
+def test_group_is_not_tried_again_once_the_store_is_away() -> None:
+    store = CountingStore(fails_at=0)
+    outcomes = asyncio.run(multi_each(cast(Store, store), creations(30), None, 1, writes_per_multi=10))
+    assert len(store.calls) == 1
+    assert {type(outcome) for outcome in outcomes} == {Unavailable}
+
+
+def test_fenced_group_is_refused_as_a_whole(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        fence = await elect(store, 1, 0)
+        assert fence is not None
+        stale = replace(fence, epoch_version=fence.epoch_version + 1)
+        outcomes = await multi_each(store, creations(5), stale, writes_per_multi=3)
+        assert {type(outcome) for outcome in outcomes} == {ControllerMoved}
 
     run_on_store(scenario)
