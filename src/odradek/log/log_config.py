@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from odradek.config import broker, derived, topic
@@ -15,6 +16,10 @@ _DAY_MS: Final = 86_400_000
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
 _WINDOW_BYTES_MIN: Final = 64 << 10
+
+
+CACHED_MAX: Final = 1_000
+"""Configs that are kept. Most topics of a broker have the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,9 @@ class LogConfig:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
+    @lru_cache(CACHED_MAX)
     def of(cls, settings: Settings, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> LogConfig:
-        """Build from the settings of a topic."""
+        """Build from the settings of a topic. Logs with the same settings share one object."""
         values = {field: settings[setting] for field, setting in _SETTINGS.items()}
         values["message_timestamp_before_max_ms"] = derived.topic_timestamp_before_max_ms(settings)
         values["message_timestamp_after_max_ms"] = derived.topic_timestamp_after_max_ms(settings)
@@ -64,6 +70,7 @@ class LogConfig:
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
+    @lru_cache(CACHED_MAX)  # noqa: B019 - a config is a value
     def append_rules(self) -> AppendRules:
         """Return the rules that a leader validates produced batches against."""
         codec = derived.CODECS.get(self.compression_type)
