@@ -22,6 +22,7 @@ VERSION = "3.9.1"
 HEAP = "1G"
 JAR_COUNT_MIN = 50
 ZOOKEEPER_SECONDS_MAX = 30.0
+DUMP_SECONDS_MAX = 2.0
 
 JVM_FLAGS = (
     "-server",
@@ -109,11 +110,21 @@ class ZooKeeper:
 
     def ephemerals(self) -> frozenset[str]:
         """Return the paths of all ephemeral nodes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as connection:
+        deadline = time.monotonic() + ZOOKEEPER_SECONDS_MAX
+        while True:
+            try:
+                lines = self._dump().decode().splitlines()
+            except OSError:  # now and then a response does not come
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return frozenset(line.strip() for line in lines if line.startswith("\t"))
+
+    def _dump(self) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=DUMP_SECONDS_MAX) as connection:
             connection.sendall(b"dump")
             with connection.makefile("rb") as response:
-                lines = response.read().decode().splitlines()
-        return frozenset(line.strip() for line in lines if line.startswith("\t"))
+                return response.read()
 
     @property
     def pid(self) -> int:

@@ -28,8 +28,9 @@ class PartitionState(NamedTuple):
 
 
 class ClusterState(NamedTuple):
-    """Partitions of a Metadata response. A leader without a listener here counts as none (-1)."""
+    """Brokers and partitions of a Metadata response. A leader without a listener here counts as none (-1)."""
 
+    brokers: frozenset[int]
     controller: int
     partitions: dict[tuple[str, int], PartitionState]
 
@@ -71,8 +72,10 @@ def describe(topics: Sequence[str] | None = None) -> bytes:
 
 def decode_describe(response: bytes) -> ClusterState:
     fields = ResponseFields(response[HEAD_BYTES + 4 :])
+    brokers = set()
     for _ in range(fields.int32()):
-        fields.int32(), fields.string(), fields.int32(), fields.string()
+        brokers.add(fields.int32())
+        fields.string(), fields.int32(), fields.string()
     fields.string()
     controller = fields.int32()
     partitions = {}
@@ -85,4 +88,4 @@ def decode_describe(response: bytes) -> ClusterState:
             fields.int32s()
             isr_count = len(fields.int32s())
             partitions[topic, number] = PartitionState(leader if error in (0, 9) else -1, isr_count)
-    return ClusterState(controller, partitions)
+    return ClusterState(frozenset(brokers), controller, partitions)
