@@ -69,6 +69,10 @@ class PartitionLogs:
         existing.configure(config)
         return existing
 
+    def has_log(self, topic_partition: TopicPartition) -> bool:
+        """Return whether ``open`` finds a log, and so does not wait."""
+        return self._log_manager.find(topic_partition) is not None
+
     def min_isr_of(self, topic: str) -> int:
         """Return min.insync.replicas of a topic."""
         return self._config_of(topic)[1]

@@ -8,8 +8,9 @@ a single partition are in ``control_requests``, its roles in ``Partition``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from odradek.cluster.metadata_cache import MetadataCache, MetadataUpdate, TopicMetadata
 from odradek.cluster.metadata_update import convert_update
@@ -39,9 +40,14 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 
+T = TypeVar("T")
+
 CONCURRENT_LOG_CREATIONS_MAX: Final = 32
 """Logs created concurrently: their directories are synced together, and one large topic does not occupy all
 threads."""
+
+TURN_PARTITIONS: Final = 500
+"""Partitions whose state is changed before other work gets a turn on the event loop: some 15 ms."""
 
 log = events.logger("replica_manager")
 
@@ -103,8 +109,10 @@ class StateChanges:
             accepted: list[RequestedRole] = []
             topic_id_updates: dict[TopicPartition, TopicId] = {}
             # As in Kafka, the last state counts of a partition that is named twice.
-            for requested in {each.topic_partition: each for each in requested_roles(request)}.values():
-                self._check_role(requested, errors, accepted, topic_id_updates)
+            requested = {each.topic_partition: each for each in requested_roles(request)}.values()
+            async for turn in _turns(requested):
+                for each in turn:
+                    self._check_role(each, errors, accepted, topic_id_updates)
             # Leaders first, as in Kafka: they must not be fetched any more when they begin to append.
             accepted.sort(key=lambda requested: requested.state.leader != self._broker_id)
             self.remove_fetchers(
@@ -113,15 +121,9 @@ class StateChanges:
                 if requested.state.leader == self._broker_id
             )
             await self._load_configs(accepted)
-            limit = asyncio.Semaphore(CONCURRENT_LOG_CREATIONS_MAX)
-            results = await asyncio.gather(
-                *(self._apply_role(requested, errors, limit) for requested in accepted),
-                return_exceptions=True,
-            )
-            for failure in filter(None, results):  # only once none of them runs any more
-                raise failure
+            await self._apply_roles(accepted, errors)
             topic_ids = {requested.topic_partition: requested.topic_id for requested in accepted}
-            self._restart_fetchers({**topic_ids, **topic_id_updates})
+            await self._restart_fetchers({**topic_ids, **topic_id_updates})
             return ControlResult(ErrorCode.NONE, errors)
 
     async def _load_configs(self, accepted: Sequence[RequestedRole]) -> None:
@@ -178,23 +180,54 @@ class StateChanges:
         if decision.updates_fetcher:
             topic_id_updates[topic_partition] = requested.topic_id
 
-    async def _apply_role(
-        self, requested: RequestedRole, errors: dict[TopicPartition, ErrorCode], limit: asyncio.Semaphore
+    async def _apply_roles(
+        self, accepted: Sequence[RequestedRole], errors: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        """Apply the roles of partitions with a log, then create the logs of the others, many at a time."""
+        without_log: list[RequestedRole] = []
+        async for turn in _turns(accepted):
+            for requested in turn:
+                topic_partition = requested.topic_partition
+                partition = self._partitions.get(*topic_partition)
+                if partition is not None:
+                    self._apply_role(partition, requested)
+                elif topic_partition in self._logs.offline:  # its directory has failed since the check
+                    errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                elif self._logs.has_log(topic_partition):
+                    await self._open_and_apply(requested, errors)
+                else:
+                    without_log.append(requested)
+        limit = asyncio.Semaphore(CONCURRENT_LOG_CREATIONS_MAX)
+
+        async def create(requested: RequestedRole) -> None:
+            async with limit:
+                await self._open_and_apply(requested, errors)
+
+        results = await asyncio.gather(*map(create, without_log), return_exceptions=True)
+        for failure in filter(None, results):  # only once none of them runs any more
+            raise failure
+
+    async def _open_and_apply(
+        self, requested: RequestedRole, errors: dict[TopicPartition, ErrorCode]
     ) -> None:
         topic_partition, topic_id, state = requested
-        async with limit:
-            partition = self._partitions.get(*topic_partition)
-            if partition is None:
-                try:
-                    partition = await self._open(topic_partition, topic_id, is_new=state.is_new)
-                except (StorageError, BrokerError) as error:
-                    log.error("log_open_failed", partition=topic_partition, reason=str(error))
-                    code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else error.code
-                    errors[topic_partition] = code
-                    if code is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._logs.take_offline(topic_partition, topic_id, is_new=state.is_new)
-                    return
+        try:
+            partition = await self._open(topic_partition, topic_id, is_new=state.is_new)
+        except (StorageError, BrokerError) as error:
+            log.error("log_open_failed", partition=topic_partition, reason=str(error))
+            code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else error.code
+            errors[topic_partition] = code
+            if code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._logs.take_offline(topic_partition, topic_id, is_new=state.is_new)
+            return
         # No await from here on: the directory of the log must not fail before the partition is found.
+        self._apply_role(partition, requested, was_opened=True)
+
+    def _apply_role(
+        self, partition: Partition, requested: RequestedRole, *, was_opened: bool = False
+    ) -> None:
+        """Make a partition leader or follower, and host it from now on."""
+        topic_partition, topic_id, state = requested
         if state.leader == self._broker_id:
             has_changed = partition.make_leader(state, topic_id)
         elif self._metadata_cache.is_alive(state.leader):
@@ -203,18 +236,18 @@ class StateChanges:
             # As in Kafka, only the log is created; the controller announces brokers first.
             log.error("leader_unavailable", partition=topic_partition, leader=state.leader)
             has_changed = False
-        was_opened = self._partitions.get(*topic_partition) is None
         self._partitions.add(partition)
         if was_opened:
             self._alter_log_dirs.resume(partition)
         if has_changed:
-            log.debug(
-                "leader_changed",
-                partition=topic_partition,
-                topic_id=uuid_text(topic_id),
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-            )
+            if log.enabled(logging.DEBUG):
+                log.debug(
+                    "leader_changed",
+                    partition=topic_partition,
+                    topic_id=uuid_text(topic_id),
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                )
             self._on_leadership_changed(partition)
 
     def remove_fetchers(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -222,17 +255,18 @@ class StateChanges:
         if self.fetcher_manager is not None:
             self.fetcher_manager.remove_partitions(topic_partitions)
 
-    def _restart_fetchers(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
+    async def _restart_fetchers(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
         """Fetch those of these partitions that have a follower here, from the leader they have now."""
         if self.fetcher_manager is None:
             return
-        followers = {}
-        for topic_partition in topic_ids:
-            partition = self._partitions.get(*topic_partition)
-            if partition is not None and partition.follower_state is not None:
-                followers[topic_partition] = partition.follower_state
-        if followers:
-            self.fetcher_manager.add_partitions(followers, {each: topic_ids[each] for each in followers})
+        async for turn in _turns(topic_ids):
+            followers = {}
+            for topic_partition in turn:
+                partition = self._partitions.get(*topic_partition)
+                if partition is not None and partition.follower_state is not None:
+                    followers[topic_partition] = partition.follower_state
+            if followers:
+                self.fetcher_manager.add_partitions(followers, {each: topic_ids[each] for each in followers})
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> MetadataChange:
         """Apply an UpdateMetadata request to the metadata cache."""
@@ -346,3 +380,12 @@ class StateChanges:
             self._logs.min_isr_of(topic_partition.topic),
             self._new_leader,
         )
+
+
+async def _turns(items: Collection[T]) -> AsyncIterator[Sequence[T]]:
+    """Yield the items in portions, and give other work a turn between them."""
+    remaining = list(items)
+    for first in range(0, len(remaining), TURN_PARTITIONS):
+        if first:
+            await asyncio.sleep(0)
+        yield remaining[first : first + TURN_PARTITIONS]

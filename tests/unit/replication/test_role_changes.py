@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from odradek.cluster.metadata_cache import MetadataUpdate
+from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log_config import LogConfig
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
+from odradek.replication import state_changes
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.follower import Follower
 from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 from odradek.replication.reads.offset_lookup import find_offset_by_timestamp, find_special_offset
+from odradek.testing.entropy import SeededEntropy
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import (
@@ -92,6 +95,63 @@ def test_requests_are_applied_one_after_the_other(run_scenario, leader_and_isr):
         assert [result[ORDERS] for result in results] == [ErrorCode.NONE] * 3
         assert fixture.replicas.get_partition(*ORDERS) is None
         assert fixture.directory.log_count == 0
+
+    run_scenario(scenario)
+
+
+# Requests for many partitions.
+
+
+def test_many_partitions_change_in_turns(run_scenario, leader_and_isr, monkeypatch):
+    monkeypatch.setattr(state_changes, "TURN_PARTITIONS", 4)
+
+    async def scenario(fixture):
+        fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
+        partitions = [TopicPartition("orders", number) for number in range(10)]
+        await fixture.send_leader_and_isr({each: leader_and_isr(isr=(1, 2)) for each in partitions})
+        following: list[int] = []
+
+        async def watch():
+            while len(following) < 100:
+                following.append(sum(not partition.is_leader for partition in fixture.replicas))
+                await asyncio.sleep(0)
+
+        watching = asyncio.ensure_future(watch())
+        errors = await fixture.send_leader_and_isr(
+            {each: leader_and_isr(leader=2, leader_epoch=1, isr=(1, 2)) for each in partitions}
+        )
+        watching.cancel()
+        assert errors == dict.fromkeys(partitions, ErrorCode.NONE)
+        assert sorted(set(following)) == [0, 4, 8, 10]
+        assert fetchers.followers.keys() == set(partitions)
+        assert fetchers.calls.count("add") == 3
+
+    run_scenario(scenario)
+
+
+def test_directory_that_fails_between_turns(run_scenario, leader_and_isr, monkeypatch):
+    """Its other partitions are offline, and get no empty log in another directory."""
+    monkeypatch.setattr(state_changes, "TURN_PARTITIONS", 4)
+
+    async def scenario(fixture):
+        other = LogDirectory.open(fixture.files, "/other", SeededEntropy())
+        await other.load(lambda topic: LogConfig(), 0)
+        partitions = [TopicPartition("orders", number) for number in range(10)]
+        await fixture.send_leader_and_isr({each: leader_and_isr(isr=(1, 2)) for each in partitions})
+        fixture.replicas._logs._log_manager._online.append(other)
+
+        def fail_directory(partition):
+            if not fixture.directory.failure and partition.leader_epoch == 1:
+                fixture.directory.fail(StorageError("the disk is gone"))
+                fixture.replicas.handle_log_dir_failure(fixture.directory)
+
+        fixture.replicas.leadership_observers.append(fail_directory)
+        errors = await fixture.send_leader_and_isr(
+            {each: leader_and_isr(leader_epoch=1, isr=(1, 2), is_new=True) for each in partitions}
+        )
+        assert errors[partitions[0]] == ErrorCode.NONE
+        assert {errors[each] for each in partitions[4:]} == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert other.log_count == 0
 
     run_scenario(scenario)
 
