@@ -125,6 +125,7 @@ class Growth:
     def _phase(self, name: str) -> Iterator[None]:
         profile = cProfile.Profile() if name == self._profiled else None
         gc.collect()
+        gc.freeze()  # as brokers do with their partitions
         self._waiting_seconds, began = 0.0, time.process_time()
         if profile is not None:
             profile.enable()

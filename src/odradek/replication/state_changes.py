@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from odradek.cluster.metadata_cache import MetadataCache, MetadataUpdate, TopicMetadata
 from odradek.cluster.metadata_update import convert_update
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.uuids import uuid_text
 from odradek.replication.control_requests import (
     ControlResult,
@@ -234,7 +234,8 @@ class StateChanges:
             has_changed = partition.make_follower(state, topic_id)
         else:
             # As in Kafka, only the log is created; the controller announces brokers first.
-            log.error("leader_unavailable", partition=topic_partition, leader=state.leader)
+            if state.leader != NO_LEADER:  # else an election follows, or fails
+                log.error("leader_unavailable", partition=topic_partition, leader=state.leader)
             has_changed = False
         self._partitions.add(partition)
         if was_opened:
