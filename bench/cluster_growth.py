@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from odradek.broker.topics.topic_planning import NewTopic
+from odradek.system.process import collect_garbage_less_often
 from odradek.testing.clock import run_virtually
 from odradek.testing.own_controller.cluster import OwnControllerCluster
 
@@ -146,6 +147,7 @@ def measure(partition_count: int, profiled: str = "") -> dict[str, float]:
 
 def main(arguments: list[str]) -> None:
     logging.disable(logging.CRITICAL)
+    collect_garbage_less_often()
     sizes = [int(argument) for argument in arguments] or list(SIZES)
     print("CPU seconds; idle: per second and broker\npartitions " + "".join(f"{name:>12}" for name in PHASES))
     results = []

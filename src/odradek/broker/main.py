@@ -28,7 +28,7 @@ from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
-from odradek.system.process import FrozenHeap, raise_open_file_limit
+from odradek.system.process import FrozenHeap, collect_garbage_less_often, raise_open_file_limit
 from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION
@@ -66,6 +66,7 @@ def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
             f"warning: the compiled record codec is not in use ({codec.PURE_REASON}); expect a slow broker"
         )
     raise_open_file_limit()
+    collect_garbage_less_often()
     _run(_serve(loaded, options))
 
 
