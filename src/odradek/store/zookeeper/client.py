@@ -19,15 +19,23 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import EXCEPTIONS, KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import int_struct, long_struct, write_string
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.serialization import (
+    GetData,
+    int_struct,
+    long_struct,
+    multiheader_struct,
+    read_buffer,
+    stat_struct,
+    write_string,
+)
+from kazoo.protocol.states import KazooState, ZnodeStat
 
 from odradek.store.zookeeper.options import ZooKeeperOptions
 
@@ -82,6 +90,39 @@ class SetWatches:
     @staticmethod
     def deserialize(_buffer: bytes, _offset: int) -> None:
         return None
+
+
+class MultiRead:
+    """Request for the data of many nodes (ZooKeeper 3.6): each result is data and Stat, or an exception."""
+
+    type = 22
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        get = multiheader_struct.pack(GetData.type, False, -1)
+        parts: list[bytes] = []
+        for path in self._paths:
+            parts += (get, write_string(path), b"\0")
+        parts.append(multiheader_struct.pack(-1, True, -1))
+        return b"".join(parts)
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        while True:
+            kind, is_done, _error = multiheader_struct.unpack_from(buffer, offset)
+            offset += multiheader_struct.size
+            if is_done:
+                return results
+            if kind == GetData.type:
+                data, offset = read_buffer(buffer, offset)
+                results.append((data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))))
+                offset += stat_struct.size
+            else:
+                results.append(EXCEPTIONS[int_struct.unpack_from(buffer, offset)[0]]())
+                offset += int_struct.size
 
 
 class ZooKeeperClient:

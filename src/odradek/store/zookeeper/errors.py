@@ -28,6 +28,10 @@ class AccessDenied(StoreError):
     what = "access is denied by the node's ACL"
 
 
+class Unsupported(StoreError):
+    what = "the server does not know this request"
+
+
 _BY_EXCEPTION: Final[dict[type[Exception], type[StoreError]]] = {
     exceptions.NoNodeError: NoNode,
     exceptions.NodeExistsError: NodeExists,
@@ -36,6 +40,7 @@ _BY_EXCEPTION: Final[dict[type[Exception], type[StoreError]]] = {
     exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
     exceptions.BadArgumentsError: BadPath,
     exceptions.NoAuthError: AccessDenied,
+    exceptions.UnimplementedError: Unsupported,
     exceptions.AuthFailedError: SessionExpired,
     exceptions.SessionExpiredError: SessionExpired,
     exceptions.ConnectionClosedError: SessionExpired,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kazoo.protocol.serialization import Exists, GetChildren, GetData, Sync, Transaction
@@ -33,8 +34,8 @@ from odradek.store.port import (
     WatchedEvent,
     Watcher,
 )
-from odradek.store.zookeeper.client import IN_FLIGHT_LIMIT, SetWatches, ZooKeeperClient
-from odradek.store.zookeeper.errors import find_failed_op, store_error
+from odradek.store.zookeeper.client import IN_FLIGHT_LIMIT, MultiRead, SetWatches, ZooKeeperClient
+from odradek.store.zookeeper.errors import Unsupported, find_failed_op, store_error
 from odradek.store.zookeeper.options import ZooKeeperOptions
 from odradek.store.zookeeper.request_queue import RequestQueue
 from odradek.store.zookeeper.requests import (
@@ -51,6 +52,9 @@ from odradek.telemetry import events
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 """Bound of the wait for kazoo's thread, which may be connecting or resolving a name."""
+
+PATHS_PER_READ: Final = 50
+"""Nodes that one request reads. Partition states are small, but a node may have a megabyte."""
 
 log = events.logger("store")
 
@@ -71,6 +75,7 @@ class ZooKeeperStore:
         self._watches = WatchRegistry()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._is_alive = True
+        self._knows_multi_read = True
         self._on_expired: list[Callable[[], None]] = []
         self._session_id = 0
         # Changes after this zxid fire the watches that are armed on the next connection.
@@ -125,8 +130,35 @@ class ZooKeeperStore:
         requested = list(paths)
         for path in requested:
             check_path(path)
-        futures = [self._read(GetData, path) for path in requested]
+        if len(requested) > PATHS_PER_READ and self._knows_multi_read:
+            try:
+                return await self._get_portions(requested)
+            except Unsupported:  # before 3.6; such a server also closes the connection
+                self._knows_multi_read = False
+                with suppress(Unavailable):
+                    return await self._get_each(requested)
+        return await self._get_each(requested)
+
+    async def _get_each(self, paths: Sequence[str]) -> list[Node | None]:
+        futures = [self._read(GetData, path) for path in paths]
         return [None if value is None else _node(value) for value in await _gather(futures, NoNode)]
+
+    async def _get_portions(self, paths: Sequence[str]) -> list[Node | None]:
+        portions = [paths[first : first + PATHS_PER_READ] for first in range(0, len(paths), PATHS_PER_READ)]
+        # The first one alone: it shows whether the server knows the request.
+        results = [await self._read_portion(portions[0])]
+        results += await asyncio.gather(*map(self._read_portion, portions[1:]))
+        return [node for portion in results for node in portion]
+
+    async def _read_portion(self, paths: Sequence[str]) -> list[Node | None]:
+        request = MultiRead([self._chroot.add(path) for path in paths])
+        nodes: list[Node | None] = []
+        for path, value in zip(paths, await self._requests.submit(request, paths[0]), strict=True):
+            error = store_error(value, path) if isinstance(value, Exception) else None
+            if error is not None and not isinstance(error, NoNode):
+                raise error
+            nodes.append(None if error is not None else _node(value))
+        return nodes
 
     async def exists(self, path: str) -> Stat | None:
         stat = await self._read(Exists, path)

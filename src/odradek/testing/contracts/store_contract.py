@@ -210,6 +210,20 @@ class StoreContract(StoreWatchContract):
         assert await store.get_many([]) == []
 
     @scenario
+    async def test_get_many_of_many_nodes_keeps_order(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        await store.multi([CreateOp(f"/n{number}", b"%d" % number) for number in range(0, 300, 2)])
+        await store.set("/n298", b"changed")
+        nodes = await store.get_many(f"/n{number}" for number in range(300))
+        assert [node is None for node in nodes] == [False, True] * 150
+        assert [node[0] for node in nodes if node] == [b"%d" % number for number in range(0, 298, 2)] + [
+            b"changed"
+        ]
+        assert nodes[298] == await store.get("/n298")
+        with raises(BadPath, "n"):
+            await store.get_many([*(f"/n{number}" for number in range(300)), "n"])
+
+    @scenario
     async def test_ensure_path_creates_missing_nodes(self, fixture: StoreFixture) -> None:
         store = await fixture.connect()
         await store.create("/a", b"kept")
