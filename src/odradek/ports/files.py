@@ -115,6 +115,10 @@ class FileSystem(Protocol):
 
     def sync_dir(self, path: str) -> None: ...
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Flush files and directories to the disk, together: faster than one after the other. Waits."""
+        ...
+
     def read_whole(self, path: str) -> bytes: ...
 
     def write_whole(self, path: str, data: bytes) -> None:

@@ -42,9 +42,8 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 
 T = TypeVar("T")
 
-CONCURRENT_LOG_CREATIONS_MAX: Final = 32
-"""Logs created concurrently: their directories are synced together, and one large topic does not occupy all
-threads."""
+CONCURRENT_LOG_CREATIONS_MAX: Final = 256
+"""Logs created concurrently: they are synced together."""
 
 TURN_PARTITIONS: Final = 500
 """Partitions whose state is changed before other work gets a turn on the event loop: some 15 ms."""

@@ -19,7 +19,7 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -215,6 +215,19 @@ class RealFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_all(self, paths: Sequence[str]) -> None:
+        descriptors: list[int] = []
+        try:
+            for path in paths:
+                descriptors.append(os.open(path, os.O_RDONLY))
+                # Starts to write, so that the journal has all of them in one commit.
+                os.posix_fadvise(descriptors[-1], 0, 0, os.POSIX_FADV_DONTNEED)
+            for descriptor in descriptors:
+                os.fsync(descriptor)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def read_whole(self, path: str) -> bytes:
         with open(path, "rb", buffering=0) as file:

@@ -16,7 +16,7 @@ import asyncio
 import errno
 import os
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -374,6 +374,13 @@ class MemoryFileSystem:
             else:
                 remaining.append(change)
         self._journal = remaining
+
+    def sync_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if self.is_directory(path):
+                self.sync_dir(path)
+            else:
+                self.open(path, writable=False).sync()
 
     def read_whole(self, path: str) -> bytes:
         inode = self._file(path)

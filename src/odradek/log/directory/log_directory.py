@@ -24,13 +24,12 @@ from odradek.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     encode_clean_shutdown,
-    encode_partition_metadata,
 )
 from odradek.log.directory.directory_lock import lock_directory
 from odradek.log.directory.log_closing import close_logs
+from odradek.log.directory.log_creations import LogCreations
 from odradek.log.directory.offset_checkpoints import OffsetCheckpoints
 from odradek.log.directory.pending_directory_deletes import PendingDirectoryDeletes
 from odradek.log.directory.rolled_logs import RolledLogs
@@ -76,6 +75,7 @@ class LogDirectory:
         self._lock = lock
         self._logs: dict[TopicPartition, Log] = {}
         self._creating: set[TopicPartition] = set()
+        self._creations = LogCreations(files, path)
         self._rolled = RolledLogs()
         self._has_truncated = False
         self._pending_deletes = PendingDirectoryDeletes(files)
@@ -229,8 +229,8 @@ class LogDirectory:
         self._creating.add(topic_partition)
         try:
             await self._remove_from_checkpoints(topic_partition)
-            log = await self._files.offload(
-                lambda: self._create(topic_partition, path, config, topic_id, context)
+            log = await self._creations.create(
+                path, lambda: create_log(topic_partition, path, config, context), topic_id
             )
         except OSError as error:
             raise self._storage_error(f"cannot create {path}", error) from error
@@ -243,25 +243,6 @@ class LogDirectory:
                 await self._files.offload(lambda: self._files.remove_tree(path))
             raise
         self._logs_of_kind(kind)[topic_partition] = log
-        return log
-
-    def _create(
-        self,
-        topic_partition: TopicPartition,
-        path: str,
-        config: LogConfig,
-        topic_id: TopicId | None,
-        context: LogLoadContext,
-    ) -> Log:
-        try:
-            log = create_log(topic_partition, path, config, context)
-            if topic_id is not None:
-                self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-            self._files.sync_dir(self.path)
-        except OSError:
-            with suppress(OSError):
-                self._files.remove_tree(path)
-            raise
         return log
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:

@@ -129,6 +129,15 @@ class FileContract:
         file.sync()
         files.sync_dir(directory)
 
+    def test_files_and_directories_are_synced_together(self, files: FileSystem, directory: str) -> None:
+        files.make_directories(f"{directory}/d")
+        for name in ("a", "d/b"):
+            files.open(f"{directory}/{name}", create=True).append(b"abc")
+        files.sync_all([f"{directory}/a", f"{directory}/d/b", f"{directory}/d", directory])
+        files.sync_all([])
+        with raises(FileNotFoundError):
+            files.sync_all([directory, f"{directory}/none"])
+
     def test_written_data_is_cached(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(bytes(300_000))

@@ -220,8 +220,6 @@ class StoreContract(StoreWatchContract):
             b"changed"
         ]
         assert nodes[298] == await store.get("/n298")
-        with raises(BadPath, "n"):
-            await store.get_many([*(f"/n{number}" for number in range(300)), "n"])
 
     @scenario
     async def test_ensure_path_creates_missing_nodes(self, fixture: StoreFixture) -> None:
