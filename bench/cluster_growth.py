@@ -5,6 +5,9 @@ replicas), of an idle broker, of the failover of a dead broker, of its return an
 the slope from the smallest to the largest size (1: in proportion to the partitions). Sockets, disks and
 ZooKeeper are not part of it, and other programs on the machine hardly affect it. ``PROFILE=idle`` (or another
 column) prints the functions that take most of that phase at the last size.
+
+Below are the requests of the controller to one other broker during the failover of a dead one: their number,
+and KB of their bodies.
 """
 
 from __future__ import annotations
@@ -18,18 +21,22 @@ import os
 import pstats
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from odradek.broker.inter_broker.controller_channel import RemoteControllerChannel
 from odradek.broker.topics.topic_planning import NewTopic
 from odradek.system.process import collect_garbage_less_often
 from odradek.testing.clock import run_virtually
 from odradek.testing.own_controller.cluster import OwnControllerCluster
+from odradek.wire.message_codecs import encoder
 
 SIZES = (10, 100, 1_000, 10_000)
 TOPIC_PARTITIONS_MAX = 100
 SETTLE_SECONDS = 40.0  # the first run of retention loads timestamps, 30 seconds after the start
 IDLE_SECONDS = 20.0
+SETTLED_SECONDS = 1.0  # after the elections the dead broker is removed from the other ISRs
 WAIT_SECONDS_MAX = 600.0
 FUNCTIONS_SHOWN = 30
 CREATE_TIMEOUT_MS = 300_000
@@ -39,6 +46,29 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
 }
 PHASES = ("create", "idle", "failover", "return", "controller")
+REQUESTS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+
+
+class RequestSizes:
+    """Records the sizes of the controller's requests to other brokers."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, list[int]] = {name: [] for name in REQUESTS}
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        send = RemoteControllerChannel._send
+
+        def record(channel: RemoteControllerChannel, message: Any, version: int) -> Awaitable[Any]:
+            kind: type = type(message)
+            self.sizes[kind.__name__.removesuffix("Request")].append(len(encoder(kind, version)(message)))
+            return send(channel, message, version)
+
+        RemoteControllerChannel._send = record  # type: ignore[assignment,method-assign]
+        try:
+            yield
+        finally:
+            RemoteControllerChannel._send = send  # type: ignore[method-assign]
 
 
 class Growth:
@@ -48,6 +78,7 @@ class Growth:
         self._count = partition_count
         self._profiled = profiled
         self.cpu_seconds: dict[str, float] = {}
+        self.failover_requests = RequestSizes()
 
     async def run(self) -> None:
         cluster = OwnControllerCluster(1, settings=SETTINGS, delay_max_ms=1)
@@ -65,9 +96,10 @@ class Growth:
         self.cpu_seconds["idle"] /= IDLE_SECONDS * len(cluster.brokers)
         dead = next(b for b in cluster.brokers.values() if b.broker_id != self._controller())
         await dead.kill()
-        with self._phase("failover"):
+        with self.failover_requests.recording(), self._phase("failover"):
             await dead.expire_session()
             await self._await(lambda: self._led() == self._count)
+            await asyncio.sleep(SETTLED_SECONDS)
         with self._phase("return"):
             await dead.start()
             await self._await(lambda: self._in_sync() == 3 * self._count)
@@ -139,10 +171,10 @@ class Growth:
     _waiting_seconds = 0.0
 
 
-def measure(partition_count: int, profiled: str = "") -> dict[str, float]:
+def measure(partition_count: int, profiled: str = "") -> Growth:
     growth = Growth(partition_count, profiled)
     run_virtually(growth.run)
-    return growth.cpu_seconds
+    return growth
 
 
 def main(arguments: list[str]) -> None:
@@ -152,13 +184,22 @@ def main(arguments: list[str]) -> None:
     print("CPU seconds; idle: per second and broker\npartitions " + "".join(f"{name:>12}" for name in PHASES))
     results = []
     for size in sizes:
-        results.append(measure(size, os.environ.get("PROFILE", "") if size == sizes[-1] else ""))
-        print(f"{size:10,} " + "".join(f"{results[-1][name]:12.4f}" for name in PHASES), flush=True)
+        growth = measure(size, os.environ.get("PROFILE", "") if size == sizes[-1] else "")
+        results.append(growth)
+        print(f"{size:10,} " + "".join(f"{growth.cpu_seconds[name]:12.4f}" for name in PHASES), flush=True)
     if len(sizes) > 1:
-        slopes = [
-            math.log(results[-1][name] / results[0][name]) / math.log(sizes[-1] / sizes[0]) for name in PHASES
-        ]
-        print("slope      " + "".join(f"{slope:12.2f}" for slope in slopes))
+        steps = math.log(sizes[-1] / sizes[0])
+        first, last = results[0].cpu_seconds, results[-1].cpu_seconds
+        print(
+            "slope      " + "".join(f"{math.log(last[name] / first[name]) / steps:12.2f}" for name in PHASES)
+        )
+    print(
+        "\nrequests of a failover to one broker: number, KB\npartitions "
+        + "".join(f"{name:>18}" for name in REQUESTS)
+    )
+    for size, growth in zip(sizes, results, strict=True):
+        columns = [growth.failover_requests.sizes[name] for name in REQUESTS]
+        print(f"{size:10,} " + "".join(f"{len(column):8} {sum(column) / 1000:9.1f}" for column in columns))
 
 
 if __name__ == "__main__":
