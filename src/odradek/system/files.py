@@ -34,6 +34,8 @@ READ_THREADS_MAX = 4
 PROBE_STEP_BYTES = 256 * 1024
 # Read-ahead after a page-in, so that the disk works while the range before is being sent.
 READ_AHEAD_BYTES = 1024 * 1024
+# Descriptors open at a time while files are synced together.
+SYNCED_TOGETHER = 64
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _PROBE_BUFFER = [bytearray(1)]
@@ -217,6 +219,10 @@ class RealFileSystem:
             os.close(descriptor)
 
     def sync_all(self, paths: Sequence[str]) -> None:
+        for first in range(0, len(paths), SYNCED_TOGETHER):
+            self._sync_together(paths[first : first + SYNCED_TOGETHER])
+
+    def _sync_together(self, paths: Sequence[str]) -> None:
         descriptors: list[int] = []
         try:
             for path in paths:

@@ -17,7 +17,7 @@ from odradek.model.ids import TopicId
 from odradek.ports.files import FileSystem
 
 BATCH_MAX: Final = 256
-"""Logs created together. Each has a file and a directory open until they are synced."""
+"""Logs created together, by one piece of work on a thread."""
 
 
 class _Creation:
