@@ -204,8 +204,9 @@ class _NameChange:
     def __init__(self, *entries: tuple[_Directory, str, _Inode | _Directory | None]) -> None:
         self._entries = entries
 
-    def touches(self, directory: _Directory) -> bool:
-        return any(touched is directory for touched, _, _ in self._entries)
+    def touches(self, directories: set[int]) -> bool:
+        """Return whether it changes one of these directories, given by their ``id``."""
+        return any(id(directory) in directories for directory, _, _ in self._entries)
 
     def apply(self) -> None:
         for directory, name, entry in self._entries:
@@ -367,20 +368,28 @@ class MemoryFileSystem:
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
         self.refuse_sync(_absolute(path))
+        self._make_durable({id(directory)})
+
+    def sync_all(self, paths: Sequence[str]) -> None:
+        directories = set()
+        for path in paths:
+            entry = self._find(path)
+            if isinstance(entry, _Directory):
+                self.refuse_sync(_absolute(path))
+                directories.add(id(entry))
+            else:
+                self.open(path, writable=False).sync()
+        if directories:
+            self._make_durable(directories)
+
+    def _make_durable(self, directories: set[int]) -> None:
         remaining = []
         for change in self._journal:
-            if change.touches(directory):
+            if change.touches(directories):
                 change.make_durable()
             else:
                 remaining.append(change)
         self._journal = remaining
-
-    def sync_all(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            if self.is_directory(path):
-                self.sync_dir(path)
-            else:
-                self.open(path, writable=False).sync()
 
     def read_whole(self, path: str) -> bytes:
         inode = self._file(path)
