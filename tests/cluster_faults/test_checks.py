@@ -12,6 +12,7 @@ import pytest
 from tests.cluster_faults.harness.checks import (
     crashes,
     differing_replicas,
+    leader_epochs_going_back,
     two_controllers_in_epoch,
     two_leaders_in_epoch,
 )
@@ -76,6 +77,14 @@ def test_leaders_of_different_epochs_are_fine() -> None:
 def test_two_leaders_in_an_epoch_are_detected() -> None:
     events = {1: ROLE.format(1, 3), 2: ROLE.format(2, 3)}
     assert list(two_leaders_in_epoch(events)) == ["two-leaders-in-epoch: [1, 2] led t-0 in epoch 3"]
+
+
+def test_leader_epoch_that_goes_back_is_detected() -> None:
+    events = {1: ROLE.format(1, 0) + ROLE.format(2, 2) + ROLE.format(2, 2), 2: ROLE.format(1, 1)}
+    assert list(leader_epochs_going_back(events)) == []
+    events[2] += ROLE.format(1, 0)
+    violations = list(leader_epochs_going_back(events))
+    assert violations == ["leader-epoch-back: of t-0 on broker 2, from 1 to 0"]
 
 
 def test_two_controllers_in_an_epoch_are_detected() -> None:

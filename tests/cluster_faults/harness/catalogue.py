@@ -77,7 +77,7 @@ class Entry(NamedTuple):
     needs: tuple[Need, ...] = ()
     cluster: MakeCluster = direct_cluster
     is_long: bool = False
-    """True if it takes minutes: it is played once, however many rounds are asked for."""
+    """True for a fault that takes minutes: it is played once, however many rounds there are."""
 
     @property
     def why_not(self) -> str | None:

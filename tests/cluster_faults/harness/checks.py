@@ -4,6 +4,7 @@ Each yields texts that begin with the name of a violation:
 
 - ``replicas-differ``: a replica has other bytes below the high watermark than the leader;
 - ``two-leaders-in-epoch``: two brokers led a partition in the same leader epoch;
+- ``leader-epoch-back``: a broker followed an outdated LeaderAndIsr;
 - ``two-controllers-in-epoch``: two brokers were controller in the same controller epoch;
 - ``crash``: a broker logged a traceback.
 """
@@ -38,6 +39,7 @@ def check_events(cluster: FaultCluster) -> Iterator[str]:
     """Yield violations that the brokers' events show, in whatever state the cluster is."""
     texts = {broker: cluster.output(broker).read_text(errors="replace") for broker in cluster.started}
     yield from two_leaders_in_epoch(texts)
+    yield from leader_epochs_going_back(texts)
     yield from two_controllers_in_epoch(texts.values())
     yield from crashes(texts)
 
@@ -77,6 +79,17 @@ def two_leaders_in_epoch(texts: Mapping[int, str]) -> Iterator[str]:
     for (partition, _, epoch), brokers in leaders.items():
         if len(brokers) > 1:
             yield f"two-leaders-in-epoch: {sorted(brokers)} led {partition} in epoch {epoch}"
+
+
+def leader_epochs_going_back(texts: Mapping[int, str]) -> Iterator[str]:
+    """Yield partitions for which a broker followed an older LeaderAndIsr after a newer one."""
+    for broker, text in texts.items():
+        epochs: dict[tuple[str, str], int] = {}
+        for partition, topic_id, _, epoch in LEADER_CHANGED.findall(text):
+            before = epochs.get((partition, topic_id), -1)
+            epochs[partition, topic_id] = int(epoch)
+            if int(epoch) < before:
+                yield f"leader-epoch-back: of {partition} on broker {broker}, from {before} to {epoch}"
 
 
 def two_controllers_in_epoch(texts: Iterable[str]) -> Iterator[str]:
