@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from tests.cluster_faults.harness.catalogue import Entry, MakeCluster
 from tests.cluster_faults.harness.fault_cluster import BROKERS, TOPICS, FaultCluster
 from tests.cluster_faults.harness.figures import percentile
@@ -93,6 +94,7 @@ class Rounds:
                         self._play_scene(number, chosen[begin : begin + ROUNDS_PER_SCENE], make_cluster)
             finally:
                 self._drop_cluster()
+                self._show(f"{HEADINGS}\n{self.rows[number].text(number)}")
 
     def _play_scene(self, number: str, entries: Sequence[Entry], make_cluster: MakeCluster) -> None:
         row = self.rows.setdefault(number, Row())
@@ -176,12 +178,15 @@ class Rounds:
             self._cluster.close()
             self._cluster = None
 
-    @staticmethod
-    def _delete_topics(scene: Scene) -> None:
-        """Delete what a scene has created: every restoration waits for all topics."""
+    def _delete_topics(self, scene: Scene) -> None:
+        """Delete what a scene has created, or else the cluster: every restoration waits for all topics."""
         names = [name for name in scene.cluster.znodes.children(TOPICS) if name.startswith(scene.topic)]
-        for name in names:
-            scene.clients.delete_topic(name)
+        try:
+            for name in names:
+                scene.clients.delete_topic(name)
+        except KafkaException as error:
+            self._show(f"{scene.topic}: topics are not deleted, {error}")
+            self._drop_cluster()
 
     def table(self) -> str:
         outcomes = [
