@@ -7,13 +7,14 @@ from typing import Final
 
 from tests.cluster_faults.disk_plants import DISK_TRIALS
 from tests.mixed.run_plants import Trial, run_all
-from tests.simulation.plants import SimulationPlant
+from tests.simulation.plants import Edit, SimulationPlant
 
 KILLED = "killed_by_role"
 PAUSED = "paused"
 CUT = "cut_links"
 STORE = "sessions"
 UNCLEAN = "unclean_election"
+PARTITION = "odradek/replication/partition.py"
 TRIALS: Final = [
     Trial("acknowledge before the high watermark", f"{KILLED} or {PAUSED} or {CUT}"),
     Trial("do not truncate what the leader does not have", f"{KILLED} or {PAUSED} or {CUT}"),
@@ -54,7 +55,27 @@ TRIALS: Final = [
         ),
         "doubled_requests or late_requests",
     ),
-    Trial("accept an outdated LeaderAndIsr", "late_requests"),
+    Trial(
+        SimulationPlant(
+            "follow an outdated LeaderAndIsr",
+            "odradek/replication/control_requests.py",
+            "    if state.leader_epoch > current_epoch:\n",
+            "    if True:\n",
+            also=(
+                Edit(
+                    PARTITION,
+                    "            return False\n        is_new = self.leader_state",
+                    "            pass\n        is_new = self.leader_state",
+                ),
+                Edit(
+                    PARTITION,
+                    "            return False\n        follower = self.follower_state\n",
+                    "            pass\n        follower = self.follower_state\n",
+                ),
+            ),
+        ),
+        "late_requests",
+    ),
     Trial(
         SimulationPlant(
             "answer a repeated EndTxn with an error",
