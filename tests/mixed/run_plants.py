@@ -22,10 +22,14 @@ TIMEOUT_S = 1200
 
 
 class Trial(NamedTuple):
-    """A plant of the simulation, by the beginning of its description, or a new one, and tests to run."""
+    """A plant of the simulation, by the beginning of its description, or a new one, and tests to run.
+
+    Where our brokers must also lead logs that diverge from theirs, the shape has two of them.
+    """
 
     plant: str | SimulationPlant
     tests: str
+    shape: str = "2+1"
 
 
 DIVERGENT = "divergent_tails"
@@ -34,13 +38,13 @@ MIGRATION = "migration and 3.9"
 TRIALS: Final = [
     Trial("acknowledge before the high watermark", DIVERGENT),
     Trial("do not truncate what the leader does not have", DIVERGENT),
-    Trial("keep the leader epochs of truncated records", DIVERGENT),
-    Trial("a diverging fetch counts as progress", DIVERGENT),
-    Trial("no start offset for a new leader epoch", DIVERGENT),
+    Trial("keep the leader epochs of truncated records", DIVERGENT, "1+2"),
+    Trial("a diverging fetch counts as progress", DIVERGENT, "1+2"),
+    Trial("no start offset for a new leader epoch", DIVERGENT, "1+2"),
     Trial("acknowledge although another broker became leader meanwhile", "queued_requests and ours"),
     Trial("accept requests of a former controller", "arrives_late and ours"),
-    Trial("truncate to the high watermark when becoming follower", DIVERGENT),
-    Trial("follower passes on a high watermark beyond its log", DIVERGENT),
+    Trial("truncate to the high watermark when becoming follower", DIVERGENT, "1+2"),
+    Trial("follower passes on a high watermark beyond its log", DIVERGENT, "1+2"),
     Trial(
         SimulationPlant(
             "do not tell the controller of a failed directory",
@@ -127,7 +131,11 @@ def run(trial: Trial, folder: str = "tests/mixed") -> str:
                 return f"stale: occurs {text.count(edit.before)} times in {edit.path}"
             module.write_text(text.replace(edit.before, edit.after))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "600", folder]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)]),
+            "MIXED_SHAPE": trial.shape,
+        }
         done = subprocess.run(
             [*command, "-k", trial.tests, f"--basetemp={directory}/pytest"],
             cwd=ROOT,
