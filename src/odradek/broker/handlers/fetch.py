@@ -175,7 +175,7 @@ class FetchAttempt:
         self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._indexes: dict[Hashable, int] | None = None
-        """Index of each partition, once one of several has changed."""
+        """Index of each partition, or of its key in a follower's session, once one of several has changed."""
         self._results: list[FetchPartitionData] = []
         for requested in fetch_context.partitions:
             partition = replica_manager.get_partition(requested.topic, requested.partition)
@@ -226,14 +226,17 @@ class FetchAttempt:
         """Read the partitions of a follower's session that changed: those read before, and others of it."""
         if not self._fetch_context.is_current:
             return
-        changed = watches.take_changed()
-        indexes = {result.request.key: index for index, result in enumerate(self._results)} if changed else {}
-        for requested in changed:
+        indexes = self._indexes
+        if indexes is None:
+            indexes = {result.request.key: index for index, result in enumerate(self._results)}
+            self._indexes = indexes
+        for requested in watches.take_changed():
             partition = self._context.broker.replica_manager.get_partition(
                 requested.topic, requested.partition
             )
             index = indexes.get(requested.key)
             if index is None:
+                indexes[requested.key] = len(self._results)
                 result = self._read(requested, partition)
                 self._partitions.append(partition)
                 self._results.append(result)
