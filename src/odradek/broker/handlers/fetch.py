@@ -228,8 +228,7 @@ class FetchAttempt:
             return
         indexes = self._indexes
         if indexes is None:
-            indexes = {result.request.key: index for index, result in enumerate(self._results)}
-            self._indexes = indexes
+            indexes = self._indexes = _index_results(self._results)
         for requested in watches.take_changed():
             partition = self._context.broker.replica_manager.get_partition(
                 requested.topic, requested.partition
@@ -383,6 +382,10 @@ class FetchAttempt:
             watches.keep(result.request.key)
         else:
             watches.settle(result.request, partition, self._replica_id)
+
+
+def _index_results(results: Sequence[FetchPartitionData]) -> dict[Hashable, int]:
+    return {result.request.key: index for index, result in enumerate(results)}
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:

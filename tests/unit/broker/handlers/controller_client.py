@@ -101,6 +101,7 @@ class FollowerClient:
         last_epoch: int = -1,
         log_start_offset: int = 0,
         max_wait_ms: int = 0,
+        min_bytes: int = 1,
     ) -> Any:
         """Send a fetch for these partitions, and for those of the session; return its future response."""
         topics: dict[str, FetchTopic] = {}
@@ -112,7 +113,7 @@ class FollowerClient:
         request = FetchRequest(
             replica_state=ReplicaState(self._broker_id, -1),
             max_wait_ms=max_wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
             max_bytes=1 << 24,
             session_id=self._session_id,
             session_epoch=self._session_epoch,

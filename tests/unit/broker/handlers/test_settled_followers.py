@@ -8,6 +8,7 @@ import pytest
 from tests.unit.broker.handlers.controller_client import FOLLOWER, ControllerClient, FollowerClient
 from tests.unit.broker.handlers.test_follower_fetch import make_replicated
 
+from odradek.broker.handlers import fetch
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.replication.leader import IsrChangeResult
@@ -90,6 +91,35 @@ def test_first_fetch_of_a_session_looks_only_at_the_partition_that_changed(run_s
         assert len(response) == len(PARTITIONS)
         assert response[A].records
         assert set(checked) == {A}
+
+    run_scenario(scenario)
+
+
+def test_waiting_fetch_is_indexed_once(run_scenario, monkeypatch):
+    """Each ISR change is a change of a partition: the return of a follower must not take the square of them."""
+
+    async def scenario(harness):
+        await make_replicated(harness, partitions=len(PARTITIONS))
+        follower = await FollowerClient.connect(harness)
+        await follower.fetch({})
+        indexed = []
+        index_results = fetch._index_results
+
+        def count(results):
+            indexed.append(len(results))
+            return index_results(results)
+
+        monkeypatch.setattr(fetch, "_index_results", count)
+        waiting = asyncio.ensure_future(
+            follower.fetch(dict.fromkeys(PARTITIONS[:10], 0), max_wait_ms=10_000, min_bytes=800)
+        )
+        await asyncio.sleep(0.01)
+        for number in range(10):
+            assert not waiting.done()
+            await harness.produce("orders", b"a", partition=number, acks=1)
+        response = await waiting
+        assert [partition for partition, entry in response.items() if entry.records]
+        assert indexed == [10]
 
     run_scenario(scenario)
 
