@@ -32,6 +32,9 @@ RETRY_MS: Final = 50
 """Wait before a request is sent again; Kafka's."""
 RECOVERY_STATES: Final = (0, 1)
 
+RESULTS_PER_TURN: Final = 200
+"""Changes completed before other work gets a turn on the event loop: some 10 ms."""
+
 OnResult = Callable[[IsrChangeResult], None]
 
 log = events.logger("alter_partition")
@@ -112,7 +115,9 @@ class AlterPartitionManager:
             log.warning("alter_partition_failed", reason=ErrorCode(response.error_code).name)
             return True
         results = read_results(response, changes)
-        for change in changes:
+        for number, change in enumerate(changes, 1):
+            if number % RESULTS_PER_TURN == 0:
+                await asyncio.sleep(0)
             result = results.get(change.topic_partition)
             if result is None:
                 log.warning("alter_partition_incomplete", partition=change.topic_partition)

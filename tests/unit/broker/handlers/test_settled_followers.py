@@ -96,7 +96,7 @@ def test_first_fetch_of_a_session_looks_only_at_the_partition_that_changed(run_s
 
 
 def test_waiting_fetch_is_indexed_once(run_scenario, monkeypatch):
-    """Each ISR change is a change of a partition: the return of a follower must not take the square of them."""
+    """Otherwise the return of a follower, which changes each ISR, takes the square of its partitions."""
 
     async def scenario(harness):
         await make_replicated(harness, partitions=len(PARTITIONS))

@@ -13,6 +13,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.net.broker_requests import BrokerChannel
 from odradek.replication.isr.alter_partition_manager import (
+    RESULTS_PER_TURN,
     RETRY_MS,
     AlterPartitionManager,
     QueuedChange,
@@ -275,5 +276,30 @@ def test_close_drops_changes() -> None:
         await fixture.manager.close()
         await fixture.submit(B, B_ID)
         assert fixture.results == {A: [], B: [IsrChangeResult(ErrorCode.OPERATION_NOT_ATTEMPTED)]}
+
+    run_scenario(scenario)
+
+
+def test_many_results_are_applied_in_turns() -> None:
+    async def scenario(fixture: Fixture) -> None:
+        await fixture.submit()
+        count = 2 * RESULTS_PER_TURN + 50
+        partitions = [TopicPartition("a", number) for number in range(1, count + 1)]
+        results: list[IsrChangeResult] = []
+        for partition in partitions:
+            fixture.manager.submit(partition, A_ID, CHANGE, results.append)
+        await fixture.controller.respond(changed(A))
+        data = AlterPartitionResponseTopicData(topic_id=A_ID)
+        data.partitions = [
+            AlterPartitionResponsePartitionData(each.partition, isr=[1, 2]) for each in partitions
+        ]
+        responding = asyncio.ensure_future(fixture.controller.respond(data))
+        seen = set()
+        while len(results) < count:
+            seen.add(len(results))
+            await asyncio.sleep(0)
+        await responding
+        assert {RESULTS_PER_TURN - 1, 2 * RESULTS_PER_TURN - 1} <= seen
+        assert not fixture.controller.is_waiting
 
     run_scenario(scenario)
