@@ -34,19 +34,23 @@ def cut_off(scene: Scene, broker: int) -> Iterator[None]:
 
 
 def change_topics(scene: Scene, away: Away) -> None:
-    """Begin changes, lose a broker, begin more, and get it back; then check where records are."""
+    """Begin changes, lose a broker, begin more, and get it back; then check where records are.
+
+    A partition moves away from the broker that is lost, so that it can be written to meanwhile.
+    """
     number = scene.report.faults
     names = {kind: f"{scene.topic}-{kind}-{number}" for kind in ("moved", "grown", "again")}
     values = {kind: _values(kind) for kind in names}
     bootstrap, clients = scene.cluster.bootstrap, scene.clients
-    clients.create_topic(names["moved"], [[1, 2]])
+    victim = scene.cluster.leader(scene.topic)
+    others = [broker for broker in BROKERS if broker != victim]
+    clients.create_topic(names["moved"], [[victim, others[0]]])
     clients.create_topic(names["grown"], SPREAD[:1])
     clients.create_topic(names["again"], SPREAD)
     scene.cluster.wait_until_in_sync(list(names.values()))
     send_all(bootstrap, names["moved"], [0], values["moved"][:RECORDS])
     send_all(bootstrap, names["again"], range(PARTITIONS), _values("deleted"))
-    victim = scene.cluster.leader(scene.topic)
-    reassign(scene, names["moved"], [2, 3])
+    reassign(scene, names["moved"], others)
     clients.create_partitions(names["grown"], PARTITIONS)
     with away(scene, victim):
         scene.cluster.wait_until(
@@ -65,7 +69,7 @@ def change_topics(scene: Scene, away: Away) -> None:
     send_all(bootstrap, names["grown"], range(PARTITIONS), values["grown"])
     send_all(bootstrap, names["again"], range(PARTITIONS), values["again"])
     scene.cluster.restore()
-    check_topic(scene, names["moved"], [0], values["moved"], [2, 3])
+    check_topic(scene, names["moved"], [0], values["moved"], others)
     check_topic(scene, names["grown"], range(PARTITIONS), values["grown"], BROKERS)
     check_topic(scene, names["again"], range(PARTITIONS), values["again"], BROKERS)
 
