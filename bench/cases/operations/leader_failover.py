@@ -20,11 +20,12 @@ from typing import NamedTuple
 from bench.cases.operations.cluster_scale import compare_clusters, selected_sizes
 from bench.fixtures.scaled_cluster import ScaledCluster, event_milliseconds
 from bench.harness import Bench, Goal, Row, Sides
-from bench.peers.process_cluster import ProcessCluster
+from bench.peers.process_cluster import LOOK_SECONDS, OdradekProcesses, ProcessCluster
 
 CASE = "O4"
 SIZES = (10, 1_000, 10_000)
 UNKNOWN = float("nan")
+EVENT_SECONDS_MAX = 60.0
 
 
 class FailoverFigures(NamedTuple):
@@ -112,6 +113,10 @@ def _kill(cluster: ProcessCluster, scaled: ScaledCluster, number: int) -> tuple[
 
 
 def _seconds_of(cluster: ProcessCluster, event: str, field: str = "milliseconds") -> float:
-    """Return the duration in an event of our brokers; Kafka logs none."""
-    milliseconds = event_milliseconds(cluster, event, field)
-    return UNKNOWN if milliseconds is None else milliseconds / 1000
+    """Return the duration in an event of our brokers, once it is logged; Kafka logs none."""
+    deadline = time.monotonic() + (EVENT_SECONDS_MAX if isinstance(cluster, OdradekProcesses) else 0)
+    while (milliseconds := event_milliseconds(cluster, event, field)) is None:
+        if time.monotonic() >= deadline:
+            return UNKNOWN
+        time.sleep(LOOK_SECONDS)
+    return milliseconds / 1000
