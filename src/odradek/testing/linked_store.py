@@ -131,7 +131,12 @@ class LinkedStore:
             await lost
             raise Unavailable(path, "the connection broke before the request arrived")
         call = asyncio.ensure_future(operation())
-        await asyncio.wait([call, lost], return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait([call, lost], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # The process that asked was killed: nobody awaits the result, or its error.
+            call.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
         if self._holds_responses and not lost.done():
             self.held.set()
             await lost
