@@ -71,7 +71,7 @@ def test_default_of_an_unavailable_setting_is_accepted(name: str) -> None:
 def test_unavailable_setting_cannot_be_set_at_run_time(name: str, value: str, per_broker: bool) -> None:
     config = DynamicBrokerConfig({})
     for change in (
-        lambda: alter_broker(config, [AlterOperation(name, 0, value)], per_broker=per_broker),
+        lambda: alter_broker(config, {}, [AlterOperation(name, 0, value)], per_broker=per_broker),
         lambda: replace_broker(config, [(name, value)], per_broker=per_broker),
     ):
         with pytest.raises(BrokerError) as error:

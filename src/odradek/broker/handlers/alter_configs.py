@@ -77,7 +77,9 @@ async def _change(
         current = await context.broker.admin_manager.read_topic_overrides([name])
         overrides = alter.alter_topic(config, current.get(name, {}), operations)
     else:
-        overrides = alter.alter_broker(config, operations, per_broker=bool(resource.resource_name))
+        name = resource.resource_name
+        stored = await context.broker.admin_manager.read_broker_overrides(name or None)
+        overrides = alter.alter_broker(config, stored, operations, per_broker=bool(name))
     await _store(resource, overrides, validate_only, context)
 
 

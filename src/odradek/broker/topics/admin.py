@@ -148,6 +148,11 @@ class AdminManager:
         """Read the configs of topics from the store; topics without configs are left out."""
         return await read_configs_of(self._stores.store, "topics", topics)
 
+    async def read_broker_overrides(self, broker_id: str | None) -> dict[str, str]:
+        """Read the overrides of a broker, or of the whole cluster, from the store."""
+        name = broker_id or ALL_BROKERS
+        return (await read_configs_of(self._stores.store, "brokers", [name])).get(name, {})
+
     def put_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         if overrides:
             self._overrides[topic] = dict(overrides)

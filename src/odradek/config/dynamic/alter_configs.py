@@ -58,10 +58,13 @@ def create_topic(config: DynamicBrokerConfig, entries: Iterable[tuple[str, str |
 
 
 def alter_broker(
-    config: DynamicBrokerConfig, operations: Sequence[AlterOperation], *, per_broker: bool
+    config: DynamicBrokerConfig,
+    current: Mapping[str, str],
+    operations: Sequence[AlterOperation],
+    *,
+    per_broker: bool,
 ) -> dict[str, str]:
-    """Return this broker's overrides, or the cluster's, after the operations."""
-    current = config.broker_overrides if per_broker else config.cluster_overrides
+    """Return this broker's overrides, or the cluster's, after the operations on the current ones."""
     overrides = apply_operations(current, operations, DYNAMIC_BY_NAME)
     check_broker(config, overrides, per_broker=per_broker)
     return overrides

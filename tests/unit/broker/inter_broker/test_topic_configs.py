@@ -1,4 +1,4 @@
-"""Configs of topics through brokers without a replica, which are told of changes only, not of creations."""
+"""Configs changed and described through brokers that were not told of them, or not yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.broker.inter_broker.own_cluster import OwnCluster, run_cluster
 
 from odradek.model.ids import TopicPartition
 from odradek.model.protocol_enums import AlterOp, ResourceType
-from odradek.store.configs import read_config
+from odradek.store.configs import read_config, write_with_config
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -39,6 +39,22 @@ def test_change_through_a_broker_without_a_replica_keeps_the_other_configs() -> 
         assert response.responses[0].error_code == 0
         stored = await read_config(own.store, "topics", "orders")
         assert stored == {**CREATED, "unclean.leader.election.enable": "true"}
+
+    run_cluster(scenario)
+
+
+def test_cluster_wide_change_keeps_one_that_the_broker_was_not_notified_of() -> None:
+    async def scenario(own: OwnCluster) -> None:
+        await own.store.ensure_path("/config/brokers")
+        await write_with_config(own.store, "brokers", "<default>", {"message.max.bytes": "2000000"}, [])
+        resource = AlterConfigsResource(
+            ResourceType.BROKER, "", [AlterableConfig("num.io.threads", AlterOp.SET, "9")]
+        )
+        request = IncrementalAlterConfigsRequest([resource])
+        response = await own.request(1, INCREMENTAL_ALTER_CONFIGS, 1, request)
+        assert response.responses[0].error_code == 0
+        stored = await read_config(own.store, "brokers", "<default>")
+        assert stored == {"message.max.bytes": "2000000", "num.io.threads": "9"}
 
     run_cluster(scenario)
 

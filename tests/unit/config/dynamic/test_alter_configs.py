@@ -148,7 +148,7 @@ def test_invalid_broker_overrides_are_rejected(
     config: DynamicBrokerConfig, name: str, value: str, message: str, per_broker: bool
 ) -> None:
     with pytest.raises(BrokerError) as error:
-        alter_broker(config, [AlterOperation(name, SET, value)], per_broker=per_broker)
+        alter_broker(config, {}, [AlterOperation(name, SET, value)], per_broker=per_broker)
     assert error.value.code is REQUEST
     assert message in (error.value.message or "")
 
@@ -168,7 +168,9 @@ def test_invalid_broker_overrides_are_rejected(
 def test_cluster_wide_settings_can_be_changed_for_one_or_all_brokers(
     config: DynamicBrokerConfig, name: str, value: str, per_broker: bool
 ) -> None:
-    assert alter_broker(config, [AlterOperation(name, SET, value)], per_broker=per_broker) == {name: value}
+    assert alter_broker(config, {}, [AlterOperation(name, SET, value)], per_broker=per_broker) == {
+        name: value
+    }
 
 
 @pytest.mark.parametrize(
@@ -178,9 +180,9 @@ def test_cluster_wide_settings_can_be_changed_for_one_or_all_brokers(
 def test_per_broker_settings_cannot_be_changed_cluster_wide(
     config: DynamicBrokerConfig, name: str, value: str
 ) -> None:
-    assert alter_broker(config, [AlterOperation(name, SET, value)], per_broker=True) == {name: value}
+    assert alter_broker(config, {}, [AlterOperation(name, SET, value)], per_broker=True) == {name: value}
     with pytest.raises(BrokerError) as error:
-        alter_broker(config, [AlterOperation(name, SET, value)], per_broker=False)
+        alter_broker(config, {}, [AlterOperation(name, SET, value)], per_broker=False)
     assert "not cluster-wide" in (error.value.message or "")
 
 
@@ -189,7 +191,7 @@ def test_change_is_checked_together_with_the_other_layers() -> None:
     config.set_broker_overrides({"log.cleaner.threads": "4"})
     with pytest.raises(BrokerError, match="1 MiB per cleaner thread"):
         alter_broker(
-            config, [AlterOperation("log.cleaner.dedupe.buffer.size", SET, "2000000")], per_broker=False
+            config, {}, [AlterOperation("log.cleaner.dedupe.buffer.size", SET, "2000000")], per_broker=False
         )
 
 
@@ -197,14 +199,16 @@ def test_anonymous_listener_cannot_be_added_at_run_time() -> None:
     config = DynamicBrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:1"})
     operations = [AlterOperation("listeners", SET, "PLAINTEXT://10.0.0.1:1")]
     with pytest.raises(BrokerError, match=r"odradek\.allow\.anonymous"):
-        alter_broker(config, operations, per_broker=True)
+        alter_broker(config, {}, operations, per_broker=True)
 
 
 def test_alter_does_not_change_the_current_configuration(config: DynamicBrokerConfig) -> None:
     current = {"retention.ms": "5"}
     alter_topic(config, current, [AlterOperation("retention.ms", SET, "6")])
-    alter_broker(config, [AlterOperation("message.max.bytes", SET, "6")], per_broker=True)
     assert current == {"retention.ms": "5"}
+    current = {"message.max.bytes": "5"}
+    alter_broker(config, current, [AlterOperation("message.max.bytes", SET, "6")], per_broker=True)
+    assert current == {"message.max.bytes": "5"}
     assert config.broker_overrides == {}
 
 
@@ -223,13 +227,13 @@ def test_thread_pool_can_at_most_be_halved_or_doubled(name: str) -> None:
     pool = name.removeprefix("listener.name.internal.")
     config = DynamicBrokerConfig({pool: "9"})
     for count in ("4", "9", "18"):
-        assert alter_broker(config, [AlterOperation(name, SET, count)], per_broker=True) == {name: count}
+        assert alter_broker(config, {}, [AlterOperation(name, SET, count)], per_broker=True) == {name: count}
     for count, message in (
         ("3", "at least half of its current value 9"),
         ("19", "at most double its current value 9"),
     ):
         with pytest.raises(BrokerError) as error:
-            alter_broker(config, [AlterOperation(name, SET, count)], per_broker=True)
+            alter_broker(config, {}, [AlterOperation(name, SET, count)], per_broker=True)
         assert error.value.code is REQUEST
         assert message in (error.value.message or "")
 
@@ -237,7 +241,7 @@ def test_thread_pool_can_at_most_be_halved_or_doubled(name: str) -> None:
 def test_thread_pool_is_compared_with_its_current_size() -> None:
     config = DynamicBrokerConfig({"num.io.threads": "8"})
     config.set_cluster_overrides({"num.io.threads": "16"})
-    assert alter_broker(config, [AlterOperation("num.io.threads", SET, "32")], per_broker=False)
+    assert alter_broker(config, {}, [AlterOperation("num.io.threads", SET, "32")], per_broker=False)
     config.set_cluster_overrides({"num.io.threads": "32"})
     with pytest.raises(BrokerError):
-        alter_broker(config, [AlterOperation("num.io.threads", DELETE, None)], per_broker=False)
+        alter_broker(config, {}, [AlterOperation("num.io.threads", DELETE, None)], per_broker=False)
