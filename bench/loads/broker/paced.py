@@ -47,7 +47,9 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while not self.is_done:
-            messages = self._consumer.consume(RECEIVE_MAX, RECEIVE_SECONDS)
+            # ``consume`` alone would wait for its timeout to get as many messages as it may.
+            first = self._consumer.poll(RECEIVE_SECONDS)
+            messages = [] if first is None else [first, *self._consumer.consume(RECEIVE_MAX, 0)]
             now = time.perf_counter()
             for message in messages:
                 value = message.value()
