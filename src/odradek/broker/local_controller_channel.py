@@ -47,6 +47,7 @@ class LocalControllerChannel:
                 return await self._become_leader_or_follower(request)
             case SendUpdateMetadata():
                 message = update_metadata_request(request, self._broker_id)
+                await asyncio.sleep(0)  # to build it and to apply it both take long with many partitions
                 return ControlResult((await self._replica_manager.update_metadata(message)).error, {})
             case SendStopReplica():
                 return await self._replica_manager.stop_replicas(
@@ -54,9 +55,9 @@ class LocalControllerChannel:
                 )
 
     async def _become_leader_or_follower(self, request: SendLeaderAndIsr) -> ControlResult:
-        result = await self._replica_manager.become_leader_or_follower(
-            leader_and_isr_request(request, self._broker_id)
-        )
+        message = leader_and_isr_request(request, self._broker_id)
+        await asyncio.sleep(0)
+        result = await self._replica_manager.become_leader_or_follower(message)
         states = request.partition_states
         if states:
             leader_count = sum(state.leader == self._broker_id for state in states.values())

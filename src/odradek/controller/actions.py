@@ -159,6 +159,11 @@ class RemoveLogDirNotifications:
     sequence_numbers: Collection[str]
 
 
+@dataclass(frozen=True, slots=True)
+class GiveTurn:
+    """Let other work of the broker run."""
+
+
 # Requests to brokers. Those to a broker that is gone are dropped.
 
 
@@ -204,7 +209,7 @@ StoreAction = (
     | RemoveLogDirNotifications
 )
 
-Action = StoreAction | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+Action = StoreAction | GiveTurn | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
 
 Steps = Generator[Action, Any, T]
 """Actions of a handler; it gets the result of each, and returns the reply to its event."""

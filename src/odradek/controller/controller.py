@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.controller.actions import (
     Action,
+    GiveTurn,
     RemoveTopic,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -333,6 +334,9 @@ class Controller:
             case SendUpdateMetadata():
                 for broker_id in action.broker_ids:
                     self._channels.send(broker_id, action)
+                return None
+            case GiveTurn():
+                await asyncio.sleep(0)
                 return None
         result = await self._retrying(partial(self._store_actions.execute, action))
         if isinstance(action, RemoveTopic):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from odradek.cluster.metadata_cache import MetadataCache, MetadataUpdate, TopicMetadata
 from odradek.cluster.metadata_update import convert_update
@@ -36,17 +36,13 @@ from odradek.replication.log_dirs.alter_log_dirs import AlterLogDirs
 from odradek.replication.partition import Partition
 from odradek.replication.partition_logs import PartitionLogs
 from odradek.telemetry import events
+from odradek.timers.turns import in_turns
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 
-T = TypeVar("T")
-
 CONCURRENT_LOG_CREATIONS_MAX: Final = 256
 """Logs created concurrently: they are synced together."""
-
-TURN_PARTITIONS: Final = 500
-"""Partitions whose state is changed before other work gets a turn on the event loop: some 15 ms."""
 
 log = events.logger("replica_manager")
 
@@ -109,7 +105,7 @@ class StateChanges:
             topic_id_updates: dict[TopicPartition, TopicId] = {}
             # As in Kafka, the last state counts of a partition that is named twice.
             requested = {each.topic_partition: each for each in requested_roles(request)}.values()
-            async for turn in _turns(requested):
+            async for turn in in_turns(requested):
                 for each in turn:
                     self._check_role(each, errors, accepted, topic_id_updates)
             # Leaders first, as in Kafka: they must not be fetched any more when they begin to append.
@@ -184,7 +180,7 @@ class StateChanges:
     ) -> None:
         """Apply the roles of partitions with a log, then create the logs of the others, many at a time."""
         without_log: list[RequestedRole] = []
-        async for turn in _turns(accepted):
+        async for turn in in_turns(accepted):
             for requested in turn:
                 topic_partition = requested.topic_partition
                 partition = self._partitions.get(*topic_partition)
@@ -259,7 +255,7 @@ class StateChanges:
         """Fetch those of these partitions that have a follower here, from the leader they have now."""
         if self.fetcher_manager is None:
             return
-        async for turn in _turns(topic_ids):
+        async for turn in in_turns(topic_ids):
             followers = {}
             for topic_partition in turn:
                 partition = self._partitions.get(*topic_partition)
@@ -380,12 +376,3 @@ class StateChanges:
             self._logs.min_isr_of(topic_partition.topic),
             self._new_leader,
         )
-
-
-async def _turns(items: Collection[T]) -> AsyncIterator[Sequence[T]]:
-    """Yield the items in portions, and give other work a turn between them."""
-    remaining = list(items)
-    for first in range(0, len(remaining), TURN_PARTITIONS):
-        if first:
-            await asyncio.sleep(0)
-        yield remaining[first : first + TURN_PARTITIONS]

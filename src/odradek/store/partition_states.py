@@ -33,6 +33,7 @@ from odradek.store.port import (
 )
 from odradek.store.write_window import multi_each
 from odradek.telemetry import events
+from odradek.timers.turns import in_turns
 
 WRITES_PER_MULTI: Final = 100
 """States written by one transaction: about 20 KB, of the megabyte that ZooKeeper accepts."""
@@ -67,15 +68,16 @@ async def read_partition_states_and_zxids(
     states: dict[TopicPartition, VersionedLeaderAndIsr] = {}
     zxids: dict[TopicPartition, int] = {}
     nodes = await store.get_many(map(znode_paths.partition_state, requested))
-    for partition, node in zip(requested, nodes, strict=True):
-        if node is not None:
-            try:
-                state = decode_partition_state(znode_paths.partition_state(partition), node[0])
-            except BadPayload as error:
-                log.error("partition_state_not_decoded", reason=str(error))
-            else:
-                states[partition] = VersionedLeaderAndIsr(state, node[1].version)
-                zxids[partition] = node[1].mzxid
+    async for turn in in_turns(zip(requested, nodes, strict=True)):
+        for partition, node in turn:
+            if node is not None:
+                try:
+                    state = decode_partition_state(znode_paths.partition_state(partition), node[0])
+                except BadPayload as error:
+                    log.error("partition_state_not_decoded", reason=str(error))
+                else:
+                    states[partition] = VersionedLeaderAndIsr(state, node[1].version)
+                    zxids[partition] = node[1].mzxid
     return states, zxids
 
 
@@ -83,16 +85,11 @@ async def write_partition_states(
     store: Store, states: Mapping[TopicPartition, VersionedLeaderAndIsr], fence: Fence | None = None
 ) -> dict[TopicPartition, Outcome]:
     """Replace states, each if its znode still has the expected version (else ``BadVersion``)."""
-    writes: list[list[Op]] = [
-        [
-            SetDataOp(
-                znode_paths.partition_state(p),
-                encode_partition_state(new_state.leader_and_isr),
-                new_state.version,
-            )
-        ]
-        for p, new_state in states.items()
-    ]
+    writes: list[list[Op]] = []
+    async for turn in in_turns(states.items()):
+        for partition, (leader_and_isr, version) in turn:
+            path = znode_paths.partition_state(partition)
+            writes.append([SetDataOp(path, encode_partition_state(leader_and_isr), version)])
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 
@@ -112,11 +109,11 @@ async def create_partition_states(
                 await fenced_multi(store, fence, [CreateOp(root)])
     parents = await store.get_many(map(znode_paths.partition, states))
     writes: list[list[Op]] = []
-    for (partition, state), parent in zip(states.items(), parents, strict=True):
-        create = CreateOp(znode_paths.partition_state(partition), encode_partition_state(state))
-        writes.append(
-            [create] if parent is not None else [CreateOp(znode_paths.partition(partition)), create]
-        )
+    async for turn in in_turns(zip(states.items(), parents, strict=True)):
+        for (partition, state), parent in turn:
+            create = CreateOp(znode_paths.partition_state(partition), encode_partition_state(state))
+            writes.append([] if parent is not None else [CreateOp(znode_paths.partition(partition))])
+            writes[-1].append(create)
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 

@@ -1,5 +1,7 @@
 """The controller on an embedded store: events, write conflicts, retries, resignation."""
 
+import asyncio
+
 import pytest
 from tests.unit.controller.controller_fixture import ORDERS, assignment, registration
 
@@ -7,6 +9,7 @@ from odradek.controller.actions import (
     SendLeaderAndIsr,
 )
 from odradek.controller.controller import RETRY_WAITS_MS
+from odradek.controller.machine import turns
 from odradek.model.ids import TopicPartition
 from odradek.store.broker_registration import register_broker
 from odradek.store.controller_election import elect
@@ -45,6 +48,28 @@ def test_added_partitions_come_online(run_scenario):
             await write_assignment(fixture.store, "orders", assignment(count))
             await fixture.run_loop()
             assert len(fixture.channel.partition_states) == count
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("count", [turns.TURN_PARTITIONS - 1, turns.TURN_PARTITIONS])
+def test_event_of_many_partitions_gives_others_a_turn(run_scenario, monkeypatch, count):
+    async def scenario(fixture):
+        turns_given = []
+        sleep = asyncio.sleep
+
+        async def note_turn(seconds):
+            turns_given.append(seconds)
+            await sleep(seconds)
+
+        await fixture.start()
+        await create_topic(fixture.store, "orders", assignment(count), {})
+        monkeypatch.setattr("odradek.controller.controller.asyncio.sleep", note_turn)
+        await fixture.controller.settle()
+        for _ in range(200):
+            await sleep(0)
+        assert len(fixture.channel.partition_states) == count
+        assert bool(turns_given) == (count == turns.TURN_PARTITIONS)
 
     run_scenario(scenario)
 

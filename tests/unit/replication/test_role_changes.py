@@ -13,12 +13,12 @@ from odradek.log.log_config import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.model.protocol_enums import ACKS_LEADER
-from odradek.replication import state_changes
 from odradek.replication.delayed.delayed_fetch import DelayedFetch
 from odradek.replication.follower import Follower
 from odradek.replication.partition import CONSUMER_REPLICA_ID, DEBUGGING_CONSUMER_ID
 from odradek.replication.reads.offset_lookup import find_offset_by_timestamp, find_special_offset
 from odradek.testing.entropy import SeededEntropy
+from odradek.timers import turns
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.messages.update_metadata import (
@@ -103,7 +103,7 @@ def test_requests_are_applied_one_after_the_other(run_scenario, leader_and_isr):
 
 
 def test_many_partitions_change_in_turns(run_scenario, leader_and_isr, monkeypatch):
-    monkeypatch.setattr(state_changes, "TURN_PARTITIONS", 4)
+    monkeypatch.setattr(turns, "TURN_ITEMS", 4)
 
     async def scenario(fixture):
         fetchers = fixture.replicas.state_changes.fetcher_manager = FetcherRecorder()
@@ -131,7 +131,7 @@ def test_many_partitions_change_in_turns(run_scenario, leader_and_isr, monkeypat
 
 def test_directory_that_fails_between_turns(run_scenario, leader_and_isr, monkeypatch):
     """Its other partitions are offline, and get no empty log in another directory."""
-    monkeypatch.setattr(state_changes, "TURN_PARTITIONS", 4)
+    monkeypatch.setattr(turns, "TURN_ITEMS", 4)
 
     async def scenario(fixture):
         other = LogDirectory.open(fixture.files, "/other", SeededEntropy())

@@ -8,6 +8,7 @@ broker that has registered again refuses it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,7 @@ class RemoteControllerChannel:
 
     async def _send(self, message: Any, version: int) -> Any:
         """Send a request; connecting and waiting for the response share one timeout."""
+        await asyncio.sleep(0)  # to build it and to encode it both take long with many partitions
         self._put_node()
         clock, timeout_ms = self._factory.clock, self._factory.timeout_ms()
         deadline_ms = clock.monotonic_ms() + timeout_ms

@@ -28,6 +28,7 @@ from odradek.controller.machine.partition_state_updates import (
 )
 from odradek.controller.machine.request_batch import RequestBatch
 from odradek.controller.machine.states import PARTITION_TRANSITIONS, PartitionState
+from odradek.controller.machine.turns import give_turn
 from odradek.model.ids import TopicPartition
 from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.store.partition_states import VersionedLeaderAndIsr
@@ -78,6 +79,7 @@ def handle_partition_state_changes(
 ) -> Steps[ElectionResults]:
     """Move partitions to a state; return the results of elections."""
     valid = [partition for partition in partitions if _check_transition(context, partition, target)]
+    yield from give_turn(len(valid))
     if target is not PartitionState.ONLINE:
         for partition in valid:
             context.set_partition_state(partition, target)
@@ -89,6 +91,7 @@ def handle_partition_state_changes(
         p for p in valid if context.partition_state(p) is not PartitionState.NEW and p not in results
     ]
     results.update((yield from _elect(context, existing, election, batch)))
+    yield from give_turn(len(results))
     yield from batch.send()
     return results
 
@@ -117,9 +120,11 @@ def _initialize(
             writes[partition] = PartitionStateWrite(first, NO_VERSION)
     if not writes:
         return results, []
+    yield from give_turn(len(writes))
     outcome: WriteOutcome = yield WritePartitionStates(writes)
     context.partitions.update(outcome.written)
     log_failures(outcome)
+    yield from give_turn(len(writes))
     # A state that exists was written by an earlier attempt, whose response was lost.
     existing = yield from read_again(context, outcome.conflicts)
     to_elect = []

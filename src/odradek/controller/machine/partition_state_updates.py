@@ -13,6 +13,7 @@ from odradek.controller.actions import (
     WritePartitionStates,
 )
 from odradek.controller.machine.context import ControllerContext
+from odradek.controller.machine.turns import give_turn
 from odradek.model.ids import TopicPartition
 from odradek.store.controller_election import ControllerMoved
 from odradek.store.layout import znode_paths
@@ -63,11 +64,13 @@ def attempt_update(
         state = None if stored is None else decide(partition, stored.leader_and_isr)
         if stored is not None and state is not None:
             writes[partition] = PartitionStateWrite(state, stored.version)
+    yield from give_turn(len(writes))
     if not writes:
         return Attempt([], [])
     outcome: WriteOutcome = yield WritePartitionStates(writes)
     context.partitions.update(outcome.written)
     log_failures(outcome)
+    yield from give_turn(len(writes))
     conflicts = yield from read_again(context, outcome.conflicts)
     return Attempt(list(outcome.written), conflicts)
 

@@ -14,6 +14,7 @@ from odradek.controller.machine.leader_election import increment_leader_epoch, r
 from odradek.controller.machine.partition_state_updates import update_partition_states
 from odradek.controller.machine.request_batch import RequestBatch
 from odradek.controller.machine.states import REPLICA_TRANSITIONS, ReplicaState
+from odradek.controller.machine.turns import give_turn
 from odradek.model.ids import NO_LEADER, TopicPartition
 from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from odradek.telemetry import events
@@ -59,6 +60,7 @@ def handle_replica_state_changes(
         return
     batch = RequestBatch(context)
     for broker_id, of_broker in sorted(by_broker.items()):
+        yield from give_turn(len(of_broker))
         match target:
             case ReplicaState.NEW:
                 _create(context, of_broker, batch)
@@ -74,6 +76,7 @@ def handle_replica_state_changes(
                 _forget(context, of_broker)
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
                 context.replica_states.update(dict.fromkeys(of_broker, target))
+    yield from give_turn(sum(map(len, by_broker.values())))
     yield from batch.send()
 
 

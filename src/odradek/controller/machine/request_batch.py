@@ -18,6 +18,7 @@ from odradek.controller.actions import (
     StopReplicaState,
 )
 from odradek.controller.machine.context import ControllerContext
+from odradek.controller.machine.turns import give_turn
 from odradek.model.ids import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicPartition
 
 
@@ -80,6 +81,7 @@ class RequestBatch:
                 leader: context.brokers[leader] for leader in sorted(leaders & context.brokers.keys())
             }
             yield SendLeaderAndIsr(broker_id, context.controller_epoch, states, live_leaders)
+            yield from give_turn(len(states))
 
     def _send_update_metadata(self, updates: dict[TopicPartition, PartitionStateUpdate]) -> Steps[None]:
         context = self._context
@@ -97,6 +99,7 @@ class RequestBatch:
             states[partition] = update
         brokers = dict(sorted(context.brokers.items()))
         yield SendUpdateMetadata(broker_ids, context.controller_epoch, brokers, states)
+        yield from give_turn(len(states))
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
         if self._context.is_being_deleted(partition.topic):

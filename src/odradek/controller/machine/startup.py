@@ -23,6 +23,7 @@ from odradek.controller.machine.replica_state_machine import (
 from odradek.controller.machine.request_batch import RequestBatch, send_update_metadata
 from odradek.controller.machine.states import ReplicaState
 from odradek.controller.machine.topic_changes import assign_topic_ids
+from odradek.controller.machine.turns import give_turn
 from odradek.model.ids import TopicPartition
 from odradek.store.layout.znodes import LeaderIsrAndControllerEpoch
 from odradek.telemetry import events
@@ -40,15 +41,23 @@ def on_context_loaded(context: ControllerContext, event: ContextLoaded) -> Steps
         context.set_topic(topic, assignment)
     yield from topic_deletion.initialize_deletions(context)
     yield from send_update_metadata(context, context.brokers)
+    many = len(context.partitions)
+    yield from give_turn(many)
     online, offline = initialize_replica_states(context)
+    yield from give_turn(many)
     # Their brokers may have failed while there was no controller.
     failed_in = leader_epochs(context, offline)
     removed = removed_isr_members(context)
-    yield from _fail_replicas(context, removed, restarted_replicas(context, event.zxids))
+    yield from give_turn(many)
+    restarted = restarted_replicas(context, event.zxids)
+    yield from give_turn(many)
+    yield from _fail_replicas(context, removed, restarted)
     yield from handle_replica_state_changes(context, online, ReplicaState.ONLINE)
     yield from _delete_replicas(context, removed)
     yield from handle_replica_state_changes(context, offline, ReplicaState.OFFLINE, failed_in)
+    yield from give_turn(many)
     initialize_partition_states(context)
+    yield from give_turn(many)
     yield from trigger_online_state_change(context)
     yield from initialize_reassignments(context)
     yield from topic_deletion.resume_deletions(context, frozenset(context.deletions.queued))

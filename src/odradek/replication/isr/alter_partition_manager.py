@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from odradek.model.client_errors import ClientError
@@ -31,6 +32,9 @@ VERSION_MAX_WITHOUT_TOPIC_IDS: Final = 1
 RETRY_MS: Final = 50
 """Wait before a request is sent again; Kafka's."""
 RECOVERY_STATES: Final = (0, 1)
+
+CHANGES_PER_REQUEST: Final = 1_000
+"""Changes in one request: others wait for the next one, so that no broker is long busy with any."""
 
 RESULTS_PER_TURN: Final = 200
 """Changes completed before other work gets a turn on the event loop: some 10 ms."""
@@ -90,11 +94,11 @@ class AlterPartitionManager:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        """Send until nothing is left. The changes that arrive during a request go with the next one."""
+        """Send until nothing is left. The changes that arrive during a request go with a later one."""
         while self._unsent:
             must_wait = True
             try:
-                must_wait = await self._send(list(self._unsent.values()))
+                must_wait = await self._send(list(islice(self._unsent.values(), CHANGES_PER_REQUEST)))
             except ClientError as error:
                 log.warning("alter_partition_failed", reason=str(error))
             except Exception as error:  # noqa: BLE001 - the edge of a task: changes wait for it
@@ -121,6 +125,9 @@ class AlterPartitionManager:
             result = results.get(change.topic_partition)
             if result is None:
                 log.warning("alter_partition_incomplete", partition=change.topic_partition)
+                self._unsent[change.topic_partition] = self._unsent.pop(
+                    change.topic_partition
+                )  # after others
                 continue
             # Before the callback, which may submit the next change.
             del self._unsent[change.topic_partition]

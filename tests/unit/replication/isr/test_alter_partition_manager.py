@@ -13,6 +13,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 from odradek.net.broker_requests import BrokerChannel
 from odradek.replication.isr.alter_partition_manager import (
+    CHANGES_PER_REQUEST,
     RESULTS_PER_TURN,
     RETRY_MS,
     AlterPartitionManager,
@@ -301,5 +302,28 @@ def test_many_results_are_applied_in_turns() -> None:
         await responding
         assert {RESULTS_PER_TURN - 1, 2 * RESULTS_PER_TURN - 1} <= seen
         assert not fixture.controller.is_waiting
+
+    run_scenario(scenario)
+
+
+def test_many_changes_go_in_several_requests() -> None:
+    async def scenario(fixture: Fixture) -> None:
+        count = CHANGES_PER_REQUEST + 1
+        results: list[IsrChangeResult] = []
+        for number in range(count):
+            fixture.manager.submit(TopicPartition("a", number), A_ID, CHANGE, results.append)
+        await settle()
+        sent = []
+        while fixture.controller.is_waiting:
+            (topic,) = fixture.controller.requests[-1].topics
+            numbers = [each.partition_index for each in topic.partitions]
+            sent.append(numbers)
+            data = AlterPartitionResponseTopicData(topic_id=A_ID)
+            data.partitions = [AlterPartitionResponsePartitionData(each, isr=[1, 2]) for each in numbers]
+            await fixture.controller.respond(data)
+            await settle()
+        assert [len(numbers) for numbers in sent] == [CHANGES_PER_REQUEST, 1]
+        assert sorted(number for numbers in sent for number in numbers) == list(range(count))
+        assert len(results) == count
 
     run_scenario(scenario)
