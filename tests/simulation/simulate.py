@@ -6,25 +6,31 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from unittest import mock
 
 from tests.simulation.faults import BrokerFaults, FaultInjector
 from tests.simulation.workload import Consumer, Producer
 
+import odradek.controller.machine.turns as controller_turns
 from odradek.log.log import Log
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
+from odradek.replication.isr import alter_partition_manager
 from odradek.testing.clock import run_virtually
 from odradek.testing.cluster import ClusterOfBrokers, SimulatedCluster
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.invariants import Violation
+from odradek.timers import turns
 
 TOPIC = "events"
 GARBAGE_THRESHOLD = 1_000_000
 """More than a simulation leaves; keeps the memory of far longer ones bounded."""
 DISK_DELAY_MAX_MS = 50
 """Longest sync in half of the seeds."""
+TURN_SIZES = (1, 2, turns.TURN_ITEMS)
+"""Partitions per turn, one for each third of the seeds: there are too few for the usual size to matter."""
 FAULTS = 15
 ATTEMPTS_MAX = 50
 RECOVERY_S = 120.0
@@ -70,7 +76,7 @@ class SimulationFailed(AssertionError):
 
 def simulate(seed: int, brokers: int = 3, faults: int = FAULTS) -> Result:
     """Run one simulation; raise ``SimulationFailed`` if an invariant is violated."""
-    with less_overhead():
+    with less_overhead(), turns_of(seed):
         return run_virtually(lambda: ScriptedSimulation(seed, brokers, faults).run())
 
 
@@ -86,6 +92,21 @@ def less_overhead() -> Iterator[None]:
         logging.disable(logging.NOTSET)
         gc.set_threshold(*thresholds)
         gc.collect(0)  # what the simulation has left is young; the modules are not traversed
+
+
+@contextmanager
+def turns_of(seed: int) -> Iterator[None]:
+    """Let work on many partitions give other work a turn as often as this seed says."""
+    size = TURN_SIZES[seed % len(TURN_SIZES)]
+    with ExitStack() as patches:
+        for module, name in (
+            (turns, "TURN_ITEMS"),
+            (controller_turns, "TURN_PARTITIONS"),
+            (alter_partition_manager, "RESULTS_PER_TURN"),
+            (alter_partition_manager, "CHANGES_PER_REQUEST"),
+        ):
+            patches.enter_context(mock.patch.object(module, name, size))
+        yield
 
 
 class Simulation:

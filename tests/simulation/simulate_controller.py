@@ -16,6 +16,7 @@ from tests.simulation.simulate import (
     Simulation,
     SimulationFailed,
     less_overhead,
+    turns_of,
 )
 from tests.simulation.workload import Consumer, Producer
 
@@ -52,7 +53,7 @@ def simulate_controller(seed: int, brokers: int = BROKERS, faults: int = FAULTS)
     async def run() -> None:
         results.append(await ControllerSimulation(seed, brokers, faults).run())
 
-    with less_overhead():
+    with less_overhead(), turns_of(seed):
         try:
             run_virtually(run)
         except Deadlock as deadlock:

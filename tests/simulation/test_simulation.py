@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.plants import PLANTS
 from tests.simulation.plants_controller import CONTROLLER_PLANTS
 from tests.simulation.run_plants import ROOT
-from tests.simulation.simulate import simulate
+from tests.simulation.simulate import TURN_SIZES, simulate
 from tests.simulation.simulate_controller import simulate_controller
 
 from odradek.testing.cluster import ClusterOfBrokers
@@ -68,6 +68,14 @@ def test_seed_gives_the_same_run_under_any_hash_seed(simulation: str) -> None:
     results = [process.communicate()[0] for process in processes]
     assert all(process.returncode == 0 for process in processes)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("simulation", [simulate, simulate_controller], ids=["scripted", "own"])
+def test_short_turns_interrupt_the_work_on_partitions(monkeypatch, simulation) -> None:
+    seed = TURN_SIZES.index(1)
+    interrupted = simulation(seed)
+    monkeypatch.setattr("tests.simulation.simulate.TURN_SIZES", [max(TURN_SIZES)])
+    assert simulation(seed).digest != interrupted.digest
 
 
 @pytest.mark.parametrize("simulation", [simulate, simulate_controller], ids=["scripted", "own"])
