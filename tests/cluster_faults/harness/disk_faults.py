@@ -20,6 +20,7 @@ from tests.cluster_faults.harness.fault_cluster import BROKERS
 from tests.cluster_faults.harness.scene import OFFSETS_TOPIC, PARTITIONS, TRANSACTIONS_TOPIC, Scene
 from tests.cluster_faults.harness.senders import ConfluentProbe
 from tests.faults.broker_partitions import append, batch_of, fetch_page, first_offset, read_values
+from tests.support.kio_requests import topic_leaders
 from tests.support.raw_connection import RawConnection
 
 PREFERRED = BROKERS[0]
@@ -203,6 +204,10 @@ def exhaust_descriptors(scene: Scene) -> None:
     others = [broker for broker in BROKERS if broker != victim]
     settings = {"segment.bytes": str(SMALL_SEGMENT_BYTES), "retention.ms": "-1"}
     scene.clients.create_topic(topic, [[victim, *others]], settings)
+    # The controller answers before the leader has its LeaderAndIsr request, which comes before its metadata.
+    cluster.wait_until(
+        lambda: topic_leaders(cluster.address(victim), topic) == {0: victim}, f"broker {victim} must lead"
+    )
     cluster.wait_until_in_sync()
     epoch, written = cluster.znodes.broker_epoch(victim), dict[int, bytes]()
     scene.note("times without descriptors")
