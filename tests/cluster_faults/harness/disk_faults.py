@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -156,12 +156,22 @@ def _create_elsewhere(scene: Scene, broker: int, topic: str, directory: Path) ->
     """Create a topic with as many partitions on a broker as it takes; return one in another directory."""
     counts = [_count_replicas(log_dir) for log_dir in scene.cluster.log_dirs(broker)]
     partitions = max(counts) - min(counts) + 2  # new ones are where there are fewest
-    scene.clients.create_topic(topic, [[broker]] * partitions, {"min.insync.replicas": "1"})
-    scene.cluster.wait_until_in_sync()
+    _create_led_by(scene, broker, topic, [[broker]] * partitions, {"min.insync.replicas": "1"})
     for partition in range(partitions):
         if scene.cluster.replica_dir(broker, topic, partition).parent != directory:
             return partition
     raise AssertionError(f"{partitions} partitions of {topic} must be in both directories")
+
+
+def _create_led_by(
+    scene: Scene, broker: int, topic: str, assignment: list[list[int]], settings: Mapping[str, str]
+) -> None:
+    """Create a topic, and wait until the leader knows of it: the controller answers before that."""
+    scene.clients.create_topic(topic, assignment, settings)
+    address, leaders = scene.cluster.address(broker), dict.fromkeys(range(len(assignment)), broker)
+    # Metadata comes after the LeaderAndIsr request.
+    scene.cluster.wait_until(lambda: topic_leaders(address, topic) == leaders, f"{broker} must lead {topic}")
+    scene.cluster.wait_until_in_sync()
 
 
 def _count_replicas(log_dir: Path) -> int:
@@ -203,12 +213,7 @@ def exhaust_descriptors(scene: Scene) -> None:
     topic = f"{scene.topic}-rolled-{scene.report.faults}"
     others = [broker for broker in BROKERS if broker != victim]
     settings = {"segment.bytes": str(SMALL_SEGMENT_BYTES), "retention.ms": "-1"}
-    scene.clients.create_topic(topic, [[victim, *others]], settings)
-    # The controller answers before the leader has its LeaderAndIsr request, which comes before its metadata.
-    cluster.wait_until(
-        lambda: topic_leaders(cluster.address(victim), topic) == {0: victim}, f"broker {victim} must lead"
-    )
-    cluster.wait_until_in_sync()
+    _create_led_by(scene, victim, topic, [[victim, *others]], settings)
     epoch, written = cluster.znodes.broker_epoch(victim), dict[int, bytes]()
     scene.note("times without descriptors")
     with RawConnection(cluster.address(victim)) as connection:
