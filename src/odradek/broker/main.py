@@ -14,6 +14,8 @@ from typing import Any
 
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Ensemble, Environment
+from odradek.broker.handlers import HANDLERS
+from odradek.broker.preloading import import_rest
 from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
 from odradek.broker.start_checks import check_settings, is_store_shared
 from odradek.config import broker as settings
@@ -21,6 +23,7 @@ from odradek.config import derived, sources
 from odradek.config.listeners import ListenerEndpoint, listeners
 from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError, StorageError
+from odradek.ports.clock import Clock
 from odradek.records import codec
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import StoreError
@@ -129,7 +132,9 @@ async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, _stop, stopping, number)
     heap = FrozenHeap()
-    broker = Broker(loaded.raw_values, _environment(loaded, heap), _print_load_progress)
+    environment = _environment(loaded, heap)
+    broker = Broker(loaded.raw_values, environment, _print_load_progress)
+    preloading: asyncio.Task[None] | None = None
     try:
         await broker.start()
         heap.freeze(broker.partition_count)
@@ -137,13 +142,27 @@ async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
             _print(f"warning: {failure}; serving without it")
         # Last, because scripts wait for these lines.
         _announce(broker, options)
+        preloading = loop.create_task(_preload(broker, environment.clock, heap))
         await _wait_for_any(stopping, broker.all_failed)
         if broker.all_failed.is_set():
             raise StorageError(f"all of log.dirs have failed: {'; '.join(broker.failures)}")
         _print("stopping ...")
     finally:
+        if preloading is not None:
+            preloading.cancel()
         await broker.stop()
     _print("stopped")
+
+
+async def _preload(broker: Broker, clock: Clock, heap: FrozenHeap) -> None:
+    """Import what later requests will need; if that fails, it is imported on first use."""
+    try:
+        await import_rest(HANDLERS, clock)
+    except (ImportError, OSError) as error:
+        log.warning("modules_not_imported", reason=str(error))
+        return
+    heap.freeze(broker.partition_count)
+    log.debug("modules_imported")
 
 
 def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:

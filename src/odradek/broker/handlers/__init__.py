@@ -1,6 +1,6 @@
 """Table of handlers: every supported API with its versions. ApiVersions is derived from it.
 
-A handler and its messages are imported on first use, to keep start-up fast.
+A handler and its messages are imported on first use or by ``preloading``, to keep start-up fast.
 """
 
 from __future__ import annotations
