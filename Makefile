@@ -26,7 +26,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint types imports format unit contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: help setup demo test lint types imports format unit contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults broker-faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -95,7 +95,9 @@ clients: $(CODEC)  ## our clients and the examples of the documentation, with a 
 spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/spark
 
-faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
+faults: broker-faults cluster-faults  ## all faults at length, those of one broker and those of a cluster
+
+broker-faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
 
 cluster-faults: $(CODEC)  ## faults of a cluster at length, and times without acknowledgements: make cluster-faults SECONDS=600 SEED=1, or ROUNDS=30 ONLY=R6,R7

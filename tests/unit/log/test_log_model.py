@@ -1,6 +1,6 @@
 """Model test: a log matches a simple model after any sequence of operations.
 
-The model is ``tests/faults/log_model/modelled_log.py``; ``make faults`` runs it at length. Sequences
+The model is ``tests/faults/log_model/modelled_log.py``; ``make broker-faults`` runs it at length. Sequences
 that once failed are regression tests here.
 """
 
