@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from odradek.client.errors import broker_error
@@ -64,13 +64,16 @@ def read_find_coordinator(keys: Sequence[str], response: FindCoordinatorResponse
 class CoordinatorLookup:
     """Cache of coordinators.
 
-    ``send`` sends a request to any broker, ``back_off`` waits before a retry, and ``connect`` returns the
-    connection id of a coordinator.
+    ``send`` sends a request to any broker, to none of some brokers if there are others; ``back_off`` waits
+    before a retry, and ``connect`` returns the connection id of a coordinator.
+
+    A broker that ZooKeeper and the controller have given up may live on, and name itself. So the broker that
+    was the coordinator until it was marked unknown is not asked for its successor.
     """
 
     def __init__(
         self,
-        send: Callable[[RequestBuilder], Awaitable[FindCoordinatorResponse]],
+        send: Callable[[RequestBuilder, Collection[int]], Awaitable[FindCoordinatorResponse]],
         back_off: Callable[[int], Awaitable[None]],
         connect: Callable[[CoordinatorType, CoordinatorResult], int],
     ) -> None:
@@ -78,6 +81,8 @@ class CoordinatorLookup:
         self._back_off = back_off
         self._connect = connect
         self._known: dict[tuple[CoordinatorType, str], int] = {}
+        self._brokers: dict[tuple[CoordinatorType, str], int] = {}
+        """Broker id of the last coordinator of each key, known or marked unknown."""
 
     def get(self, key_type: CoordinatorType, key: str) -> int | None:
         return self._known.get((key_type, key))
@@ -107,7 +112,8 @@ class CoordinatorLookup:
     async def _try(self, key_type: CoordinatorType, keys: Sequence[str]) -> ClientError | None:
         """Send one request and cache its results. Return a retriable error, raise any other."""
         try:
-            response = await self._send(find_coordinator_request(key_type, keys))
+            former = {self._brokers[key_type, key] for key in keys if (key_type, key) in self._brokers}
+            response = await self._send(find_coordinator_request(key_type, keys), former)
         except UnresolvedBootstrap:
             raise
         except (ConnectionFailed, TimedOut) as failure:
@@ -117,6 +123,7 @@ class CoordinatorLookup:
         for key, result in results.items():
             if result.error is ErrorCode.NONE:
                 self._known[key_type, key] = self._connect(key_type, result)
+                self._brokers[key_type, key] = result.node_id
                 continue
             error = broker_error(result.error, f"coordinator of {key}", message=result.message)
             if not result.error.retriable:

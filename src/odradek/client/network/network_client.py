@@ -79,7 +79,9 @@ class NetworkClient:
             candidates=self._candidate_names,
         )
         self._coordinators = CoordinatorLookup(
-            lambda request: self.send(ANY_NODE, request), self._back_off, self._add_coordinator
+            lambda request, avoided: self.send(ANY_NODE, request, avoided=avoided),
+            self._back_off,
+            self._add_coordinator,
         )
         self._bootstrap = [
             (bootstrap_id(index), *address)
@@ -240,18 +242,20 @@ class NetworkClient:
         *,
         timeout_ms: int | None = None,
         version_max: int | None = None,
+        avoided: Collection[int] = (),
     ) -> Any:
         """Send a request and return its decoded response.
 
         ``timeout_ms`` bounds the wait for a connection and, once sent, the wait for the response; an overdue
-        response closes the connection. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
+        response closes the connection. A request to ``ANY_NODE`` goes to one of the ``avoided`` only if no
+        other can be reached. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
         """
         self._check()
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failed: dict[int, ConnectionFailed] = {}
         while True:
-            target = await self._target(node_id, failed, deadline_ms)
+            target = await self._target(node_id, failed, avoided, deadline_ms)
             response = self._connection_pool.send(target, request, timeout_ms, version_max=version_max)
             if response is not None:
                 return await response
@@ -303,9 +307,13 @@ class NetworkClient:
         """Return the name of a broker for error messages."""
         return self._connection_pool.name(node_id)
 
-    async def _target(self, node_id: int, failed: Collection[int], deadline_ms: int) -> int:
+    async def _target(
+        self, node_id: int, failed: Collection[int], avoided: Collection[int], deadline_ms: int
+    ) -> int:
         if node_id == ANY_NODE:
-            nodes = [self._connection_pool.node_status(candidate) for candidate in self._candidates(failed)]
+            candidates = self._candidates(failed)
+            others = [candidate for candidate in candidates if candidate not in avoided]
+            nodes = [self._connection_pool.node_status(candidate) for candidate in others or candidates]
             first = self._entropy.below(len(nodes)) if len(nodes) > 1 else 0
             target = least_loaded_node(nodes, first, self._clock.monotonic_ms())
             if target is None:

@@ -12,7 +12,7 @@ from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ProducerFenced
 from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 
-from .client_cluster import ClientCluster, numbers_of, play, read_until, record_for
+from .client_cluster import REQUEST_TIMEOUT_MS, ClientCluster, numbers_of, play, read_until, record_for
 
 TOPIC, GROUP = "ledger", "bookkeepers"
 TRANSACTIONS = 12
@@ -108,3 +108,37 @@ def test_producer_that_takes_over_after_a_kill_fences_the_old_one_at_the_new_coo
         assert numbers_of(await read_until(consumer, 1)) == [2]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_transactions_go_on_while_a_replaced_coordinator_still_answers(seed: int) -> None:
+    """It does not hear of its successor: it names itself, and waits for followers that have left it."""
+    former, limit_s = 0, 2 * REQUEST_TIMEOUT_MS / 1000
+
+    async def run(fixture: ClientCluster, count: int) -> None:
+        producer = fixture.producer(transactional_id="ledger-1", bootstrap_servers="broker0:9093")
+        await producer.init_transactions()
+        for number in range(count):
+            await producer.begin_transaction()
+            await producer.send(*record_for(DATA[0], number))
+            await producer.commit_transaction()
+        await producer.close()
+
+    async def scenario(fixture: ClientCluster) -> None:
+        await fixture.create_internal_topics((former, 1, 2))
+        await fixture.create(TOPIC, [(1, 2, former)])
+        running = asyncio.create_task(run(fixture, 40))
+        await asyncio.sleep(0.5)
+        for host in ("broker1", "broker2", "controller"):
+            fixture.cluster.network.partition("broker0", host)
+        await fixture.broker(former).expire_session()
+        await fixture.until(lambda: fixture.leader(TRANSACTION_LOG) != former)
+        assert not running.done()
+        async with asyncio.timeout(limit_s):
+            await running
+        # It still has the transaction that is pending there, so another producer must wait for its end.
+        async with asyncio.timeout(limit_s):
+            await run(fixture, 5)
+        fixture.cluster.network.heal()
+
+    play(scenario, seed=seed)

@@ -64,7 +64,16 @@ class OffsetsToCommit(NamedTuple):
 class PendingTxnRequest:
     """A queued request. It is built when it is sent."""
 
-    __slots__ = ("committed", "not_before_ms", "offsets", "partitions", "request_type", "result", "was_sent")
+    __slots__ = (
+        "committed",
+        "concurrent_since_ms",
+        "not_before_ms",
+        "offsets",
+        "partitions",
+        "request_type",
+        "result",
+        "was_sent",
+    )
 
     def __init__(
         self,
@@ -81,6 +90,8 @@ class PendingTxnRequest:
         self.offsets = offsets
         self.committed = committed
         self.not_before_ms = 0
+        self.concurrent_since_ms: int | None = None
+        """Time of the first CONCURRENT_TRANSACTIONS since the last lookup of the coordinator."""
         self.was_sent = False
 
     def fail(self, error: ClientError) -> None:

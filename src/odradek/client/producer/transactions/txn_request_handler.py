@@ -41,6 +41,8 @@ from odradek.model.ids import TopicPartition
 
 CONCURRENT_BACKOFF_MS: Final = 20
 """Backoff while the coordinator completes the previous transaction, which is quick."""
+CONCURRENT_MAX_MS: Final = 5_000
+"""Time after which the coordinator is looked up again: a replaced one never completes a transaction."""
 
 
 class TxnRequestHandler:
@@ -215,8 +217,9 @@ class TxnRequestHandler:
         now_ms: int,
     ) -> None:
         if action in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR):
-            if action is TxnErrorAction.FIND_COORDINATOR and request.key_type is not None:
-                self.lost_coordinator = request
+            if action is TxnErrorAction.FIND_COORDINATOR or _is_concurrent_for_long(pending, error, now_ms):
+                pending.concurrent_since_ms = None
+                self.lost_coordinator = None if request.key_type is None else request
             self._retry(pending, error, now_ms)
         elif action is TxnErrorAction.FENCED:
             self.fail_producer(producer_fenced(self._status.transactional_id, self._sequences.identity))
@@ -331,6 +334,14 @@ def _build_request(
     if pending.request_type is TxnRequestType.ADD_OFFSETS:
         return add_offsets_request(transactional_id, identity, group.group_id)
     return commit_offsets_request(transactional_id, identity, group, offsets)
+
+
+def _is_concurrent_for_long(pending: PendingTxnRequest, error: ClientError, now_ms: int) -> bool:
+    if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+        return False
+    if pending.concurrent_since_ms is None:
+        pending.concurrent_since_ms = now_ms
+    return now_ms - pending.concurrent_since_ms >= CONCURRENT_MAX_MS
 
 
 def _action_without_response(request_type: TxnRequestType, error: ClientError) -> TxnErrorAction:
