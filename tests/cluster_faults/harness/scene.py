@@ -288,7 +288,7 @@ def wait_for(holds: Callable[[], bool], describe: Callable[[], str] | None) -> N
 
 
 def read_log(bootstrap: str, topic: str, isolation_level: str, partitions: int = PARTITIONS) -> Log:
-    """Read a topic from its start to its end."""
+    """Read a topic from its start to what is its end now. Writers may go on, and leave no other end."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -302,7 +302,9 @@ def read_log(bootstrap: str, topic: str, isolation_level: str, partitions: int =
     at_end: set[int] = set()
     deadline = time.monotonic() + END_SECONDS_MAX
     try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
+        begins = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
+        ends = [consumer.get_watermark_offsets(begin, END_SECONDS_MAX)[1] for begin in begins]
+        consumer.assign(begins)
         while len(at_end) < partitions:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} must be readable to its end within {END_SECONDS_MAX} s")
@@ -311,7 +313,7 @@ def read_log(bootstrap: str, topic: str, isolation_level: str, partitions: int =
                 assert partition is not None
                 if message.error() is None and offset is not None and value is not None:
                     records[partition].append((offset, value.decode()))
-                else:
+                if message.error() is not None or offset is None or offset >= ends[partition] - 1:
                     at_end.add(partition)
     finally:
         consumer.close()
