@@ -248,7 +248,7 @@ class NetworkClient:
 
         ``timeout_ms`` bounds the wait for a connection and, once sent, the wait for the response; an overdue
         response closes the connection. A request to ``ANY_NODE`` goes to one of the ``avoided`` only if no
-        other can be reached. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
+        other may be reachable. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
         """
         self._check()
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
@@ -312,7 +312,11 @@ class NetworkClient:
     ) -> int:
         if node_id == ANY_NODE:
             candidates = self._candidates(failed)
-            others = [candidate for candidate in candidates if candidate not in avoided]
+            others = [
+                candidate
+                for candidate in candidates
+                if candidate not in avoided and not self._is_unreachable(candidate)
+            ]
             nodes = [self._connection_pool.node_status(candidate) for candidate in others or candidates]
             first = self._entropy.below(len(nodes)) if len(nodes) > 1 else 0
             target = least_loaded_node(nodes, first, self._clock.monotonic_ms())
