@@ -28,6 +28,7 @@ RETRIABLE = (3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 88)
 """Retriable error codes: no leader, coordinator or replicas yet, or a transaction still completing."""
 FENCED_CODES = (47, 49, 90, 48)
 """Error codes for a zombie: old epoch, other producer id, invalid transaction state."""
+OPERATION_NOT_ATTEMPTED = 55
 STEPS = 3
 
 offset_fetch = kio_requests("offset_fetch", 7)
@@ -110,7 +111,7 @@ class Instance:
             retried = []
             for body, codes in zip(bodies, self.codes(bodies), strict=True):
                 if any(codes):
-                    _pause(next(filter(None, codes)), deadline, request_name)
+                    _pause(_cause_of(codes), deadline, request_name)
                     retried.append(body)
             bodies = retried
 
@@ -129,6 +130,11 @@ def codes_of(body: bytes, response: bytes) -> list[int]:
     if api_key in (frames.ADD_OFFSETS, frames.END):
         return [frames.code_of(response)]
     return frames.codes_of(response, is_produce=api_key == frames.PRODUCE)
+
+
+def _cause_of(codes: list[int]) -> int:
+    """Return the error of a request. Partitions that were not attempted because of another one have none."""
+    return min(filter(None, codes), key=lambda code: code == OPERATION_NOT_ATTEMPTED)
 
 
 def _pause(code: int, deadline: float, request_name: str) -> None:
@@ -275,7 +281,8 @@ class Worker(threading.Thread):
             (codes,) = instance.codes([body])
             if all(code in FENCED_CODES for code in codes):
                 return
-            if not all(code in (*RETRIABLE, *FENCED_CODES) for code in codes) or time.monotonic() > deadline:
+            allowed = (*RETRIABLE, *FENCED_CODES, OPERATION_NOT_ATTEMPTED)
+            if not all(code in allowed for code in codes) or time.monotonic() > deadline:
                 api_key = int.from_bytes(body[:2], "big")
                 self.wrong.append(f"a zombie's request {api_key} got error codes {codes}")
                 return
