@@ -20,7 +20,7 @@ from bench.peers.kafka import HEAP, KafkaBroker, ZooKeeper, java_command, write_
 from bench.peers.odradek import OdradekBroker
 from bench.peers.server_process import ServerProcess
 
-READY_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 600.0
 LOOK_SECONDS = 0.02
 SETTINGS = {**REPLICATED, "auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
 
