@@ -123,8 +123,8 @@ CONTROLLER_PLANTS: Final = [
     SimulationPlant(
         "send a restarted broker its former leader epoch after a failover",
         f"{MACHINE}/startup.py",
-        "    yield from _fail_replicas(context, removed, restarted_replicas(context, event.zxids))\n",
-        "    yield from _fail_replicas(context, removed, {})\n",
+        "    restarted = restarted_replicas(context, event.zxids)\n",
+        "    restarted = {}\n",
     ),
     SimulationPlant(
         "keep removed replicas in the ISR when a reassignment completes",

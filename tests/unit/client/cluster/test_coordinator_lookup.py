@@ -1,4 +1,4 @@
-"""Which brokers a client asks for a coordinator."""
+"""Brokers that a client asks for a coordinator."""
 
 from __future__ import annotations
 
