@@ -132,6 +132,11 @@ PLANTS: Final = [
                 "        return self.partitions.get(partition.topic_partition) is partition and partition.follower.is_active\n",
                 "        return True\n",
             ),
+            Edit(
+                f"{REPLICATION}/fetchers/fetcher.py",
+                "            if not partition.is_in_session or not partition.follower.is_active:\n",
+                "            if False:\n",
+            ),
         ),
     ),
     SimulationPlant(
