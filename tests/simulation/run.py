@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -13,6 +13,7 @@ from tests.simulation.simulate import FAULTS, Result, SimulationFailed, simulate
 from tests.simulation.simulate_controller import simulate_controller
 
 SIMULATIONS = {"scripted": simulate, "own": simulate_controller}
+SEEDS_PER_LINE = 100
 
 
 def run_seed(seed: int, controller: str, brokers: int | None, faults: int) -> Result | tuple[int, str]:
@@ -36,10 +37,18 @@ def run_seeds(
             else:
                 failures.append(outcome[1])
                 print(outcome[1], flush=True)
-            done = len(results) + len(failures)
-            if done % 100 == 0:
-                print(f"{done} seeds, {len(failures)} failures", flush=True)
+            if (len(results) + len(failures)) % SEEDS_PER_LINE == 0:
+                print(describe(results, failures), flush=True)
     return results, failures
+
+
+def describe(results: Sequence[Result], failures: Sequence[str]) -> str:
+    return (
+        f"{len(results) + len(failures)} seeds, {len(failures)} failures, "
+        f"{sum(result.acknowledged for result in results)} acknowledged records, "
+        f"{sum(result.checks for result in results)} checks, "
+        f"{sum(result.virtual_ms for result in results) / 3_600_000:.1f} virtual hours"
+    )
 
 
 def main() -> int:
@@ -56,13 +65,7 @@ def main() -> int:
     results, failures = run_seeds(
         seeds, options.controller, options.brokers, options.faults, options.processes
     )
-    print(
-        f"{len(results) + len(failures)} seeds, {len(failures)} failures, "
-        f"{sum(result.acknowledged for result in results)} acknowledged records, "
-        f"{sum(result.checks for result in results)} checks, "
-        f"{sum(result.virtual_ms for result in results) / 3_600_000:.1f} virtual hours, "
-        f"{time.monotonic() - started:.0f} s"
-    )
+    print(f"{describe(results, failures)}, {time.monotonic() - started:.0f} s")
     return 1 if failures else 0
 
 
