@@ -288,7 +288,7 @@ def wait_for(holds: Callable[[], bool], describe: Callable[[], str] | None) -> N
 
 
 def read_log(bootstrap: str, topic: str, isolation_level: str, partitions: int = PARTITIONS) -> Log:
-    """Read a topic from its start to what is its end now. Writers may go on, and leave no other end."""
+    """Read a topic from its start to its current end offsets. Producers may still be writing."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",

@@ -64,11 +64,11 @@ def read_find_coordinator(keys: Sequence[str], response: FindCoordinatorResponse
 class CoordinatorLookup:
     """Cache of coordinators.
 
-    ``send`` sends a request to any broker, to none of some brokers if there are others; ``back_off`` waits
-    before a retry, and ``connect`` returns the connection id of a coordinator.
+    ``send`` sends a request to any broker, but avoids the given ones; ``back_off`` waits before a retry, and
+    ``connect`` returns the connection id of a coordinator.
 
-    A broker that ZooKeeper and the controller have given up may live on, and name itself. So the broker that
-    was the coordinator until it was marked unknown is not asked for its successor.
+    Lookups avoid the last known coordinator: a broker that has lost its ZooKeeper session without noticing
+    still names itself.
     """
 
     def __init__(

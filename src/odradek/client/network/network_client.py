@@ -247,8 +247,10 @@ class NetworkClient:
         """Send a request and return its decoded response.
 
         ``timeout_ms`` bounds the wait for a connection and, once sent, the wait for the response; an overdue
-        response closes the connection. A request to ``ANY_NODE`` goes to one of the ``avoided`` only if no
-        other may be reachable. Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
+        response closes the connection. A request to ``ANY_NODE`` goes to an ``avoided`` node only if all
+        others are known to be unreachable.
+
+        Raises ConnectionFailed, TimedOut, UnsupportedVersion or ClientClosed.
         """
         self._check()
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms

@@ -317,7 +317,7 @@ def test_calls_racing_with_close_all_complete(thread):
 def test_unclosed_thread_does_not_block_interpreter_exit():
     program = (
         "import asyncio, logging\n"
-        "logging.getLogger('asyncio').setLevel(logging.ERROR)  # a busy machine is slow: no warning of that\n"
+        "logging.getLogger('asyncio').setLevel(logging.ERROR)  # no warnings of a slow machine\n"
         "from odradek.client.blocking.loop_thread import LoopThread\n"
         "thread = LoopThread('left-open')\n"
         "print(thread.run(asyncio.sleep(0, 'done')))\n"

@@ -217,9 +217,10 @@ class TxnRequestHandler:
         now_ms: int,
     ) -> None:
         if action in (TxnErrorAction.RETRY, TxnErrorAction.FIND_COORDINATOR):
-            if action is TxnErrorAction.FIND_COORDINATOR or _is_concurrent_for_long(pending, error, now_ms):
+            if action is TxnErrorAction.FIND_COORDINATOR or _note_concurrent(pending, error, now_ms):
                 pending.concurrent_since_ms = None
-                self.lost_coordinator = None if request.key_type is None else request
+                if request.key_type is not None:
+                    self.lost_coordinator = request
             self._retry(pending, error, now_ms)
         elif action is TxnErrorAction.FENCED:
             self.fail_producer(producer_fenced(self._status.transactional_id, self._sequences.identity))
@@ -336,7 +337,8 @@ def _build_request(
     return commit_offsets_request(transactional_id, identity, group, offsets)
 
 
-def _is_concurrent_for_long(pending: PendingTxnRequest, error: ClientError, now_ms: int) -> bool:
+def _note_concurrent(pending: PendingTxnRequest, error: ClientError, now_ms: int) -> bool:
+    """Note a CONCURRENT_TRANSACTIONS error; return whether it has lasted for ``CONCURRENT_MAX_MS``."""
     if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
         return False
     if pending.concurrent_since_ms is None:
