@@ -9,7 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from odradek.compiled_modules import use_compiled_modules
 from odradek.version import VERSION as __version__
+
+use_compiled_modules()
 
 if TYPE_CHECKING:
     from odradek.client.admin.cluster import ClusterDescription, Features, VersionRange

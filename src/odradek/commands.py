@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, topics
@@ -41,7 +42,7 @@ EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 def _show_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"odradek {VERSION}")
+        typer.echo(f"odradek {VERSION} ({compiled_modules.FORM})")
         raise typer.Exit
 
 
@@ -250,17 +251,18 @@ def dump_log(
 def version(json: Json = False) -> None:
     """Print the version.
 
-    With --json, also the version of Python and the record codec in use.
+    With --json, also the version of Python, and whether record codec and request path are compiled.
     """
-    if not json:
-        show_line(f"odradek {VERSION}")
-        return
-    import platform
-
     from odradek.records.codec import COMPILED
 
     codec = "compiled" if COMPILED else "python"
-    show_json({"version": VERSION, "python": platform.python_version(), "codec": codec})
+    modules = "compiled" if compiled_modules.COMPILED else "python"
+    if not json:
+        show_line(f"odradek {VERSION} ({compiled_modules.FORM})")
+        return
+    import platform
+
+    show_json({"version": VERSION, "python": platform.python_version(), "codec": codec, "modules": modules})
 
 
 @app.command("command-reference", hidden=True)

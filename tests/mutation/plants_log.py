@@ -58,8 +58,8 @@ LOG_PLANTS: list[Plant] = [
     Plant(
         "idempotence holds across restarts",
         f"{LOG}/producers/producer_state_manager.py",
-        "decode_snapshot(context.files.read_whole(path), path)\n",
-        "decode_snapshot(context.files.read_whole(path), path)[:0]\n",
+        "decode_snapshot(context.files.read_whole(path), path))\n",
+        "decode_snapshot(context.files.read_whole(path), path)[:0])\n",
         (
             "unit/broker/handlers/test_read_committed.py::test_duplicate_of_an_older_batch_gets_its_original_offset",
             "unit/log/producers/test_producer_state_manager.py::test_duplicates_of_the_last_batch_and_after_the_snapshot_are_detected_after_a_restart",
@@ -92,8 +92,8 @@ LOG_PLANTS: list[Plant] = [
     Plant(
         "the snapshot before a corrupt one is used",
         f"{LOG}/producers/producer_state_manager.py",
-        "                    context.files.remove(path)\n                    continue",
-        "                    break",
+        "            context.files.remove(path)\n        return None",
+        "            pass\n        raise",
         (
             "unit/log/producers/test_producer_state_manager.py::test_previous_snapshot_is_used_if_one_is_corrupt_or_missing",
         ),

@@ -55,7 +55,7 @@ def test_a_program_that_only_imports_odradek_imports_no_client() -> None:
         text=True,
         check=True,
     )
-    assert seen.stdout.strip() == "['odradek.version']"
+    assert seen.stdout.strip() == "['odradek.compiled_modules', 'odradek.version']"
 
 
 def test_both_worlds_have_the_same_clients() -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from odradek import compiled_modules
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Ensemble, Environment
 from odradek.broker.handlers import HANDLERS
@@ -67,6 +68,11 @@ def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
     if codec.PURE_REASON is not None:
         _print(
             f"warning: the compiled record codec is not in use ({codec.PURE_REASON}); expect a slow broker"
+        )
+    elif compiled_modules.PURE_REASON is not None:
+        _print(
+            f"warning: the compiled modules are not in use ({compiled_modules.PURE_REASON}); "
+            "expect twice the CPU time for small requests"
         )
     raise_open_file_limit()
     collect_garbage_less_often()
@@ -221,7 +227,7 @@ def _announce(broker: Broker, options: ServeOptions) -> None:
     addresses = ", ".join(map(_address, broker.endpoints))
     first = broker.endpoints[0]
     bootstrap_option = "" if (first.host, first.port) == (HOST, PORT) else f" -b {_address(first)}"
-    _print(f"odradek {VERSION}: broker {broker.broker_id} listening on {addresses}")
+    _print(f"odradek {VERSION} ({compiled_modules.FORM}): broker {broker.broker_id} listening on {addresses}")
     _print(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}{note}")
     _print("try:")
     _print(f"  echo hello | odradek produce greetings{bootstrap_option}")

@@ -19,11 +19,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
+from odradek.compiled_modules import mypyc_attr
 from odradek.timers.timing_wheel import Timer, TimingWheel
 
 PURGE_INTERVAL: Final = 1000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(Timer, ABC):
     """Operation that completes later. It is its own timer, so that waiting allocates nothing more."""
 

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
+from odradek.compiled_modules import mypyc_attr
+
 
 def _no_op() -> None:
     """Default action of a timer."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
     """Timer with a deadline. Subclasses may override ``fire``."""
 
@@ -52,8 +55,16 @@ class Timer:
         self._action()
 
 
-# Link target of timers that are on no wheel, so that they keep no neighbour alive.
-_UNLINKED: Final = Timer.__new__(Timer)
+class _NoTimer(Timer):
+    """Link target of timers that are on no wheel, so that they keep no neighbour alive."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Leave it without links, which those of a timer would be initialized with."""
+
+
+_UNLINKED: Final = _NoTimer()
 
 
 class _Bucket(Timer):

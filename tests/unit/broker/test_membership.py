@@ -330,6 +330,7 @@ def test_session_that_expires_again_while_rejoining_is_replaced():
     run_cluster(scenario)
 
 
+@pytest.mark.sources
 def test_failed_controller_is_replaced_by_one_that_reads_all_state():
     async def scenario(cluster, broker):
         membership = broker.broker._membership

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from odradek import commands
+from odradek.compiled_modules import FORM
 from odradek.version import VERSION
 
 WITHOUT_JSON = {
@@ -45,10 +46,11 @@ def test_short_help_option(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", [["-V"], ["--version"], ["version"]])
 def test_version(arguments: list[str]) -> None:
-    assert CliRunner().invoke(commands.app, arguments).output == f"odradek {VERSION}\n"
+    assert CliRunner().invoke(commands.app, arguments).output == f"odradek {VERSION} ({FORM})\n"
 
 
 def test_version_as_json() -> None:
     versions = json.loads(CliRunner().invoke(commands.app, ["version", "--json"]).output)
     assert versions["version"] == VERSION
-    assert set(versions) == {"version", "python", "codec"}
+    assert set(versions) == {"version", "python", "codec", "modules"}
+    assert versions["modules"] == ("compiled" if FORM == "compiled" else "python")

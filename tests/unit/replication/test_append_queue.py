@@ -4,6 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.append_queue import AppendQueue, QueuedAppend
 from odradek.testing.workers import InlineWorkers
@@ -27,6 +29,7 @@ def reject():
     raise BrokerError(ErrorCode.INVALID_TXN_STATE)
 
 
+@pytest.mark.sources
 def test_queued_append_is_checked_again_before_appending():
     async def main():
         partition: Any = Partition()

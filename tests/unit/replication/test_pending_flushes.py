@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from odradek.model.errors import StorageError
 from odradek.replication.pending_flushes import PendingFlushes
 
@@ -26,6 +28,7 @@ async def run_loop():
         await asyncio.sleep(0)
 
 
+@pytest.mark.sources
 def test_requests_during_a_flush_share_the_next_one():
     async def main():
         log: Any = FakeLog()
@@ -54,6 +57,7 @@ def test_requests_during_a_flush_share_the_next_one():
     asyncio.run(main())
 
 
+@pytest.mark.sources
 def test_flush_failure_is_reported_to_all_waiters():
     async def main():
         log: Any = FakeLog()
@@ -78,6 +82,7 @@ def test_flush_failure_is_reported_to_all_waiters():
     asyncio.run(main())
 
 
+@pytest.mark.sources
 def test_drain_waits_for_flushes_in_progress():
     async def main():
         log: Any = FakeLog()
@@ -96,6 +101,7 @@ def test_drain_waits_for_flushes_in_progress():
     asyncio.run(main())
 
 
+@pytest.mark.sources
 def test_flushes_of_partitions_are_independent():
     async def main():
         slow: Any = FakeLog()
@@ -115,6 +121,7 @@ def test_flushes_of_partitions_are_independent():
     asyncio.run(main())
 
 
+@pytest.mark.sources
 def test_failed_flush_is_retried_while_records_wait_for_it():
     async def main():
         logs: list[Any] = [FakeLog() for _ in range(4)]

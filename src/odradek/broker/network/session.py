@@ -14,6 +14,7 @@ from collections.abc import Callable
 from odradek.broker.network.connection_scheduler import TIME_SLICE_NS, ConnectionScheduler
 from odradek.broker.network.memory_pool import RequestMemoryPool
 from odradek.broker.network.request_queue import RequestQueue
+from odradek.compiled_modules import mypyc_attr
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
@@ -27,6 +28,7 @@ OUTPUT_BYTES_MAX = 1024 * 1024
 log = events.logger("session")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Session:
     """Broker side of one connection."""
 

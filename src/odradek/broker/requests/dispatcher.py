@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.request_queue import RequestQueue
@@ -102,17 +101,19 @@ class Handler:
 class Route:
     """Everything needed to serve one version of one API."""
 
-    __slots__ = ("decode", "encode", "error_response", "handle", "name")
+    __slots__ = ("decode", "encode", "error_response", "handle", "name", "response")
 
     def __init__(
         self,
         name: str,
+        response: type,
         decode: Decode,
         handle: Handle,
         encode: Encode,
         error_response: MakeErrorResponse | None = None,
     ) -> None:
         self.name = name
+        self.response = response
         self.decode = decode
         self.handle = handle
         self.encode = encode
@@ -143,13 +144,7 @@ class Dispatcher:
             result = route.handle(message, context)
         except BrokerError as error:
             result = _error_response(route, message, error)
-        kind = type(result)
-        if kind is PendingResponse:
-            result.then(lambda result: self._send_result(session, request, route, message, result))
-        elif kind is CoroutineType:
-            self._spawn(self._await_result(session, request, route, message, result), result)
-        else:
-            _send(session, request, route, result)
+        self._complete(session, request, route, message, result)
 
     async def call(self, request: Any, session: LocalSession, *, version_max: int | None = None) -> Any:
         """Handle a request object of this broker itself; return its response object.
@@ -170,7 +165,7 @@ class Dispatcher:
         context = RequestContext(self._context, version, session.client_id, session)
         try:
             result = route.handle(message, context)
-            while (kind := type(result)) is PendingResponse or kind is CoroutineType:
+            while (kind := type(result)) is PendingResponse or isinstance(result, Coroutine):
                 result = await (_wait(result) if kind is PendingResponse else result)
         except BrokerError as error:
             return _error_response(route, message, error)
@@ -186,21 +181,26 @@ class Dispatcher:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _send_result(
-        self, session: Session, request: Request, route: Route, message: Any, result: Any
-    ) -> None:
-        """Send the result of a pending response or a coroutine, which may itself be either."""
+    def _complete(self, session: Session, request: Request, route: Route, message: Any, result: Any) -> None:
+        """Send a response, or wait for the result of a pending response or a coroutine."""
         kind = type(result)
-        if kind is PendingResponse:
-            result.then(lambda result: self._send_result(session, request, route, message, result))
-        elif kind is CoroutineType:
+        if kind is route.response:
+            session.send_response(request, route.encode(result))
+        elif kind is PendingResponse:
+            result.then(lambda result: self._complete_late(session, request, route, message, result))
+        elif isinstance(result, Coroutine):
             self._spawn(self._await_result(session, request, route, message, result), result)
         else:
-            # Called from within another session's request, which an exception here must not disturb.
-            try:
-                _send(session, request, route, result)
-            except Exception as error:  # noqa: BLE001 - the edge of a connection
-                _close_session(session, route, error)
+            _send(session, request, route, result)
+
+    def _complete_late(
+        self, session: Session, request: Request, route: Route, message: Any, result: Any
+    ) -> None:
+        """Called from within another session's request, which an exception here must not disturb."""
+        try:
+            self._complete(session, request, route, message, result)
+        except Exception as error:  # noqa: BLE001 - the edge of a connection
+            _close_session(session, route, error)
 
     async def _await_result(
         self,
@@ -217,7 +217,7 @@ class Dispatcher:
                 response = _error_response(route, message, error)
             except (Unavailable, SessionExpired) as error:
                 response = _error_response(route, message, _store_error(error, route))
-            self._send_result(session, request, route, message, response)
+            self._complete(session, request, route, message, response)
         except Exception as error:  # noqa: BLE001 - the edge of a connection
             _close_session(session, route, error)
 
@@ -238,6 +238,7 @@ class Dispatcher:
         handle, error_response = handler.load()
         route = Route(
             api.name,
+            api.response,
             decoder(api.request, version),
             handle,
             parts_encoder(api.response, version),
@@ -304,6 +305,7 @@ def _unsupported_api_versions(handler: Handler) -> Route:
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[supported])
     return Route(
         "ApiVersions",
+        ApiVersionsResponse,
         lambda frame, position: (None, position),
         lambda message, context: response,
         parts_encoder(ApiVersionsResponse, 0),

@@ -175,20 +175,26 @@ def load_producer_state(
     start = segments[0].base_offset if segments else end_offset
     for offset in sorted(snapshot_offsets, reverse=True):
         if start <= offset <= end_offset:
-            path = context.path(offset, SNAPSHOT)
-            with suppress(FileNotFoundError):
-                try:
-                    manager = ProducerStateManager(
-                        offset, decode_snapshot(context.files.read_whole(path), path)
-                    )
-                except StorageError:
-                    context.files.remove(path)
-                    continue
+            manager = _load_snapshot(context, offset)
+            if manager is not None:
                 manager.replay(segments, end_offset)
                 return manager
     manager = ProducerStateManager(start)
     manager.replay(segments, end_offset)
     return manager
+
+
+def _load_snapshot(context: SegmentContext, offset: int) -> ProducerStateManager | None:
+    """Return the state in a snapshot; None if there is none, or it is corrupt and therefore deleted."""
+    path = context.path(offset, SNAPSHOT)
+    try:
+        return ProducerStateManager(offset, decode_snapshot(context.files.read_whole(path), path))
+    except FileNotFoundError:
+        return None
+    except StorageError:
+        with suppress(FileNotFoundError):
+            context.files.remove(path)
+        return None
 
 
 def list_snapshot_offsets(names: Iterable[str]) -> list[int]:

@@ -172,6 +172,7 @@ def test_port_in_use_is_rejected_and_nothing_changes(run_scenario):
     run_scenario(scenario, OPEN)
 
 
+@pytest.mark.sources
 def test_port_is_released_when_the_change_is_not_stored(run_scenario, monkeypatch):
     async def scenario(harness):
         async def fail(*_):

@@ -42,6 +42,7 @@ async def settle(harness):
     return follower
 
 
+@pytest.mark.sources
 def test_idle_fetch_reads_nothing(run_scenario, reads):
     async def scenario(harness):
         follower = await settle(harness)
@@ -54,6 +55,7 @@ def test_idle_fetch_reads_nothing(run_scenario, reads):
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_waiting_fetch_reads_the_partition_that_changed(run_scenario, reads):
     async def scenario(harness):
         follower = await settle(harness)
@@ -70,6 +72,7 @@ def test_waiting_fetch_reads_the_partition_that_changed(run_scenario, reads):
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_first_fetch_of_a_session_looks_only_at_the_partition_that_changed(run_scenario, monkeypatch):
     """Otherwise the start of a follower would take time in proportion to the square of its partitions."""
 
@@ -95,6 +98,7 @@ def test_first_fetch_of_a_session_looks_only_at_the_partition_that_changed(run_s
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_waiting_fetch_is_indexed_once(run_scenario, monkeypatch):
     """Otherwise the return of a follower, which changes each ISR, takes the square of its partitions."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.network.request_queue import RequestQueue
+from odradek.broker.network.session import Session
 from odradek.broker.requests.dispatcher import Dispatcher, Handler, LocalSession, NoResponse
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.client_errors import UnsupportedVersion
@@ -33,7 +34,7 @@ def error_response(request, code, message):
     return HeartbeatResponse(error_code=code)
 
 
-class StubSession:
+class StubSession(Session):
     """Stub session that records responses and the close reason."""
 
     peer = "10.0.0.1:1"
@@ -47,7 +48,7 @@ class StubSession:
     def send_no_response(self, request):
         self.no_responses.append(request.correlation_id)
 
-    def close_with_reason(self, reason):
+    def close_with_reason(self, reason, kind=""):
         self.close_reasons.append(reason)
 
     @property

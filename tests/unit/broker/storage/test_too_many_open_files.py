@@ -43,6 +43,7 @@ def test_topic_created_without_descriptors_comes_online_later(run_scenario):
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_partition_that_becomes_leader_without_descriptors_leads_later(run_scenario):
     async def scenario(harness):
         descriptors = Descriptors(harness.cluster.files)

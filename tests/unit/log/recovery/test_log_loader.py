@@ -33,6 +33,7 @@ def _contents(harness: Any) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.sources
 def test_no_scan_after_a_clean_shutdown(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     log = _three_segments(harness)
     records = harness.records(log)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ changes = st.one_of(
 )
 
 
+@pytest.mark.sources
 @given(st.lists(times, min_size=1, max_size=12), st.lists(changes, max_size=20), st.integers(0, 100))
 def test_timestamp_lookup_equals_a_linear_search(
     initial: list[int], operations: list[tuple[str, int]], from_offset: int
@@ -61,6 +63,7 @@ def test_timestamp_lookup_equals_a_linear_search(
         )
 
 
+@pytest.mark.sources
 def test_second_timestamp_lookup_reads_few_segments() -> None:
     timed = [TimedSegment(number * 10, 1000 + number) for number in range(1000)]
     segments = _list_of(timed)
@@ -70,6 +73,7 @@ def test_second_timestamp_lookup_reads_few_segments() -> None:
     assert sum(segment.reads for segment in timed) - before == 1
 
 
+@pytest.mark.sources
 def test_contains_run_of_consecutive_sealed_segments() -> None:
     first, second, third = (TimedSegment(base_offset, base_offset) for base_offset in (0, 10, 20))
     segments = _list_of([first, second, third])
@@ -79,6 +83,7 @@ def test_contains_run_of_consecutive_sealed_segments() -> None:
     assert not segments.contains_run([cast(LogSegment, first), cast(LogSegment, TimedSegment(10, 10))])
 
 
+@pytest.mark.sources
 def test_timestamp_lookup_after_the_oldest_segments_are_dropped() -> None:
     segments = _list_of([TimedSegment(number * 10, number) for number in range(5)])
     assert segments.find_offset_by_timestamp(4, 0) == TimestampOffset(4, 40)

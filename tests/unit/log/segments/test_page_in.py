@@ -50,12 +50,14 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return base_offsets
 
 
+@pytest.mark.sources
 def test_timestamp_lookup_reads_only_candidate_segments(harness: Any, copied: list[int]) -> None:
     log = _fill(harness, [1000 + number for number in range(50)])
     assert _find(log, 1030).offset == 30
     assert copied == [30, 31]
 
 
+@pytest.mark.sources
 def test_timestamps_are_loaded_once(harness: Any, copied: list[int]) -> None:
     log = _fill(harness, [1000 + number for number in range(50)])
     asyncio.run(log.close())
