@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import sys
 from glob import glob
 from importlib import util
@@ -24,52 +25,70 @@ DECLARATIONS = sorted(glob(f"{CODEC}/*.pxd") + glob(f"{CODEC}/include/*.h"))
 
 PURE = os.environ.get("ODRADEK_PURE") == "1"
 COMPILED = (
-    "broker/handlers/fetch.py",
-    "broker/handlers/produce.py",
-    "broker/handlers/produce_errors.py",
-    "broker/handlers/queued_appends.py",
+    "broker/coordinators/*.py",
+    "broker/handlers/*.py",
     "broker/network/connection_scheduler.py",
     "broker/network/memory_pool.py",
     "broker/network/request_queue.py",
     "broker/network/session.py",
+    "broker/network/session_factory.py",
+    "broker/requests/current_leader.py",
     "broker/requests/dispatcher.py",
     "broker/requests/pending_response.py",
     "broker/topics/admin.py",
-    "coordinators/pending_appends.py",
+    "broker/topics/metadata_responses.py",
+    "client/consumer/fetch/*.py",
+    "client/consumer/iteration.py",
+    "client/consumer/positions/*.py",
+    "client/network/*.py",
+    "client/producer/accumulator/*.py",
+    "client/producer/sender/*.py",
+    "client/producer/sticky_partitioner.py",
+    "client/producer/transactions/*.py",
+    "cluster/*.py",
+    "coordinators/*.py",
+    "coordinators/*/*.py",
+    "coordinators/*/*/*.py",
     "log/leader_epoch_cache.py",
     "log/local_log.py",
     "log/log.py",
     "log/log_state.py",
-    "log/old_segments.py",
     "log/producers/*.py",
     "log/segments/*.py",
+    "net/*.py",
+    "ports/files.py",
     "records/append_rules.py",
     "records/batch.py",
     "records/batch_producer.py",
     "records/layout.py",
     "records/validation.py",
-    "replication/acks.py",
-    "replication/append_queue.py",
-    "replication/delayed/*.py",
-    "replication/fetch_sessions/*.py",
-    "replication/follower.py",
-    "replication/hosted_partitions.py",
-    "replication/leader.py",
-    "replication/leader_epochs.py",
-    "replication/partition.py",
-    "replication/partition_logs.py",
-    "replication/pending_flushes.py",
-    "replication/reads/*.py",
-    "replication/replica_manager.py",
+    "replication/*.py",
+    "replication/*/*.py",
+    "system/clock.py",
+    "system/files.py",
+    "system/socket_connection.py",
     "timers/purgatory.py",
     "timers/threshold_purgatory.py",
     "timers/timing_wheel.py",
+    "wire/client_connection.py",
     "wire/frames.py",
     "wire/headers.py",
     "wire/primitives.py",
     "wire/server_connection.py",
 )
 """Sources that mypyc compiles, together: each may call the others without the interpreter."""
+
+INTERPRETED = (
+    "broker/coordinators/transaction_marker_writer.py",
+    "broker/handlers/alter_configs.py",
+    "client/network/network_client.py",
+    "client/producer/engine.py",
+    "cluster/metadata_version.py",
+    "log/segments/page_in.py",
+    "replication/isr/alter_partition_manager.py",
+    "replication/log_dirs/alter_log_dirs.py",
+)
+"""Others there: tests replace their classes, or their coroutines wait while they handle an exception."""
 
 # Types of other packages do not matter to the compiled code, and they need not be installed for a build.
 MYPY_OPTIONS = [
@@ -90,10 +109,21 @@ def load_compiled_modules() -> Any:
     return module
 
 
-def codec_extensions() -> list[Extension]:
+def cython_extensions() -> list[Extension]:
+    """Return the record codec, and the loader of the compiled modules."""
     from Cython.Build import cythonize
 
+    loader = load_compiled_modules().LOADER
     extensions = [
+        Extension(f"odradek._compiled.{loader}", [f"{PACKAGE}/{loader}.pyx"], optional=True),
+        *codec_extensions(),
+    ]
+    built: list[Extension] = cythonize(extensions, language_level="3")
+    return built
+
+
+def codec_extensions() -> list[Extension]:
+    return [
         Extension(
             f"odradek.records.compiled.{module}",
             [f"{CODEC}/{module}.pyx"],
@@ -104,13 +134,11 @@ def codec_extensions() -> list[Extension]:
         )
         for module in CODEC_MODULES
     ]
-    built: list[Extension] = cythonize(extensions, language_level="3")
-    return built
 
 
 def compiled_sources() -> list[str]:
-    found = {path for pattern in COMPILED for path in glob(f"{PACKAGE}/{pattern}")}
-    return sorted(os.path.relpath(path, PACKAGE) for path in found if not path.endswith("__init__.py"))
+    found = {os.path.relpath(path, PACKAGE) for pattern in COMPILED for path in glob(f"{PACKAGE}/{pattern}")}
+    return sorted(path for path in found.difference(INTERPRETED) if not path.endswith("__init__.py"))
 
 
 def inlined_sources(compiled: list[str]) -> list[str]:
@@ -141,10 +169,11 @@ def module_extensions() -> list[Extension]:
         multi_file=True,
         group_name=rules.LIBRARY.removesuffix("__mypyc"),
     )
-    for extension in extensions:
-        extension.name = f"odradek._compiled.{extension.name}"
-        extension.optional = True
-    return extensions
+    # mypyc names the library first, then a file for each module, which the loader makes superfluous.
+    library = extensions[0]
+    assert library.name == rules.LIBRARY
+    library.name, library.optional = f"odradek._compiled.{library.name}", True
+    return [library]
 
 
 class BuildExtensions(build_ext):
@@ -154,17 +183,14 @@ class BuildExtensions(build_ext):
         rules = load_compiled_modules()
         places = {self._directory(), self._directory(inplace=True)} if self.extensions else set()
         for place in places:
-            if os.path.exists(note := os.path.join(place, rules.SOURCES)):
-                os.remove(note)
-        if self.inplace:
-            for extension in self.extensions:
-                os.makedirs(os.path.dirname(self.get_ext_fullpath(extension.name)), exist_ok=True)
+            shutil.rmtree(place, ignore_errors=True)  # no old one if the build of an extension fails
+            if self.inplace:
+                os.makedirs(place)
         super().run()
         compiled = compiled_sources()
-        modules = [rules.LIBRARY, *map(rules.module_of, compiled)]
         content = rules.describe_sources(compiled, inlined_sources(compiled))
         for place in places:
-            if all(os.path.exists(rules.compiled_file(module, place)) for module in modules):
+            if all(os.path.exists(rules.file_of(name, place)) for name in (rules.LIBRARY, rules.LOADER)):
                 with open(os.path.join(place, rules.SOURCES), "w", encoding="utf-8") as file:
                     file.write(content)
 
@@ -189,6 +215,6 @@ class BuildExtensions(build_ext):
 
 
 setup(
-    ext_modules=[] if PURE else [*codec_extensions(), *module_extensions()],
+    ext_modules=[] if PURE else [*cython_extensions(), *module_extensions()],
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.util import source_hash, spec_from_file_location
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import module_from_spec, source_hash, spec_from_file_location
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import ModuleType
     from typing import TypeVar
 
@@ -36,7 +36,9 @@ __all__ = ["COMPILED", "FORM", "PURE_REASON", "mypyc_attr", "use_compiled_module
 PACKAGE: Final = os.path.dirname(__file__)
 DIRECTORY: Final = os.path.join(PACKAGE, "_compiled")
 LIBRARY: Final = "odradek__mypyc"
-"""Module with the code of all compiled modules; the others only name it."""
+"""Extension with the code of all compiled modules, named by mypyc."""
+
+LOADER: Final = "compiled_loader"
 
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 SOURCES: Final = f"sources{SUFFIX.removesuffix('.so')}.txt"
@@ -44,18 +46,39 @@ SOURCES: Final = f"sources{SUFFIX.removesuffix('.so')}.txt"
 
 
 class CompiledFinder:
-    """Finds compiled modules by name, before any source is looked for."""
+    """Finds compiled modules by name, before any source is looked for, and loads them."""
 
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self._files = files
+    def __init__(self, modules: Collection[str]) -> None:
+        self._modules = modules
+        self._library: ModuleType | None = None
+        self._initialize: Callable[[object], ModuleType] | None = None
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        file = self._files.get(name)
-        if file is None:
-            return None
-        return spec_from_file_location(name, file, loader=ExtensionFileLoader(name, file))
+        return ModuleSpec(name, self, origin=file_of(LIBRARY)) if name in self._modules else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module, which is executed as it is created."""
+        if self._initialize is None:
+            self._library = load_extension(LIBRARY)
+            self._initialize = load_extension(LOADER).initialize
+        return self._initialize(getattr(self._library, "init_" + spec.name.replace(".", "___")))
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+def load_extension(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, file_of(name))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def file_of(extension: str, directory: str = DIRECTORY) -> str:
+    return os.path.join(directory, extension + SUFFIX)
 
 
 def hash_of(source: str) -> str:
@@ -75,12 +98,8 @@ def module_of(source: str) -> str:
     return "odradek." + source.removesuffix(".py").replace("/", ".")
 
 
-def compiled_file(module: str, directory: str = DIRECTORY) -> str:
-    return os.path.join(directory, *module.split(".")) + SUFFIX
-
-
-def _pure_reason(variables: Mapping[str, str], files: dict[str, str]) -> str | None:
-    """Return the reason to run the sources; else None, with the compiled modules in ``files``."""
+def _pure_reason(variables: Mapping[str, str], modules: set[str]) -> str | None:
+    """Return the reason to run the sources; else None, with the compiled modules in ``modules``."""
     if variables.get("ODRADEK_PURE") == "1":
         return "ODRADEK_PURE=1 is set"
     try:
@@ -88,28 +107,25 @@ def _pure_reason(variables: Mapping[str, str], files: dict[str, str]) -> str | N
             lines = file.read().splitlines()
     except OSError:
         return "they have not been compiled"
-    located = {LIBRARY: compiled_file(LIBRARY)}
     try:
         for line in lines:
             expected, use, source = line.split(" ", 2)
             if hash_of(source) != expected:
                 return f"{source} has changed since they were compiled"
             if use == "compiled":
-                module = module_of(source)
-                located[module] = compiled_file(module)
+                modules.add(module_of(source))
     except (OSError, ValueError) as error:
         return f"their sources cannot be compared ({error})"
-    files.update(located)
     return None
 
 
 def use_compiled_modules() -> None:
     """Let all later imports find the compiled modules. Called once, by the package itself."""
     if PURE_REASON is None:
-        sys.meta_path.insert(0, CompiledFinder(_FILES))
+        sys.meta_path.insert(0, CompiledFinder(_MODULES))
 
 
-_FILES: Final[dict[str, str]] = {}
-PURE_REASON: Final = _pure_reason(os.environ, _FILES)
+_MODULES: Final[set[str]] = set()
+PURE_REASON: Final = _pure_reason(os.environ, _MODULES)
 COMPILED: Final = PURE_REASON is None
 FORM: Final = "compiled" if COMPILED else "pure Python"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,8 @@ from functools import partial
 
 from tests.simulation.simulate import FAULTS, Result, SimulationFailed, simulate
 from tests.simulation.simulate_controller import simulate_controller
+
+from odradek import compiled_modules
 
 SIMULATIONS = {"scripted": simulate, "own": simulate_controller}
 SEEDS_PER_LINE = 100
@@ -51,6 +54,14 @@ def describe(results: Sequence[Result], failures: Sequence[str]) -> str:
     )
 
 
+def fingerprint(results: Iterable[Result]) -> str:
+    """Return a hash of all that happened; equal for two runs of the same seeds, compiled and from source."""
+    content = hashlib.sha256()
+    for result in sorted(results, key=lambda result: result.seed):
+        content.update(repr((result.seed, result.digest, result.checks, result.history)).encode())
+    return content.hexdigest()[:16]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Simulate clusters with faults, one per seed.")
     parser.add_argument("--seeds", type=int, default=200, help="Number of seeds.")
@@ -66,6 +77,7 @@ def main() -> int:
         seeds, options.controller, options.brokers, options.faults, options.processes
     )
     print(f"{describe(results, failures)}, {time.monotonic() - started:.0f} s")
+    print(f"histories {fingerprint(results)}, modules {compiled_modules.FORM}")
     return 1 if failures else 0
 
 

@@ -34,10 +34,12 @@ succeed later. Subclasses exist for failures that an application may handle diff
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+
+E = TypeVar("E", bound=BaseException)
 
 # Number of failures in the message of ``PartialFailure``; ``errors`` has all.
 _MESSAGES_MAX: Final = 10
@@ -169,6 +171,12 @@ class ClientClosed(InvalidState):
 
 class WakeupError(ClientError):
     """Raised by a call that ``wakeup()`` interrupted."""
+
+
+def caused_by(error: E, cause: BaseException | None) -> E:
+    """Return the error with its cause, which ``raise … from`` does not set in compiled modules."""
+    error.__cause__ = cause
+    return error
 
 
 class PartialFailure(ClientError):

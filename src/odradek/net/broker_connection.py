@@ -23,6 +23,7 @@ from odradek.model.client_errors import (
     ConnectionFailed,
     TimedOut,
     UnsupportedVersion,
+    caused_by,
 )
 from odradek.model.errors import ErrorCode, LocalProtocolViolation, RemoteProtocolViolation
 from odradek.net.api_versions import (
@@ -151,9 +152,10 @@ class BrokerConnection:
             await network.dial(host, port, self._attach, setup_timeout_ms)
         except TimeoutError as error:
             message = f"connection setup timed out after {setup_timeout_ms} ms"
-            raise ConnectionFailed(message, broker=self.name) from error
+            raise caused_by(ConnectionFailed(message, broker=self.name), error) from error
         except OSError as error:
-            raise ConnectionFailed(f"connection failed: {_cause(error)}", broker=self.name) from error
+            message = f"connection failed: {_cause(error)}"
+            raise caused_by(ConnectionFailed(message, broker=self.name), error) from error
         try:
             if handshake is not None:
                 await handshake(self)
@@ -224,7 +226,7 @@ class BrokerConnection:
         try:
             body = codec.encode(request)
         except LocalProtocolViolation as error:
-            raise UnsupportedVersion(str(error), broker=self.name) from error
+            raise caused_by(UnsupportedVersion(str(error), broker=self.name), error) from error
         future: asyncio.Future[Any] = self._loop.create_future()
         now_ms = self.idle_since_ms = self._clock.monotonic_ms()
         _, parts = self._wire.request(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from typing import Any, Final
 
-from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut
+from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut, caused_by
 from odradek.net.broker_connection import BrokerConnection, Handshake
 from odradek.net.connection_state import ConnectionSettings, NodeConnectionState, NodeStatus
 from odradek.net.traffic import Traffic
@@ -140,7 +140,8 @@ class ConnectionPool:
             message = f"not ready within {timeout_ms} ms"
             node = self._nodes.get(node_id)
             if node is not None and node.last_error is not None:
-                raise TimedOut(f"{message}: {node.last_error}") from node.last_error
+                late = TimedOut(f"{message}: {node.last_error}")
+                raise caused_by(late, node.last_error) from node.last_error
             raise TimedOut(message, broker=self.name(node_id)) from None
 
     async def _wait_for_next_step(self, node: NodeConnectionState) -> None:
@@ -163,7 +164,7 @@ class ConnectionPool:
             self._check_open()
             raise ConnectionFailed("the connection attempt was cancelled")
         if (error := connecting.exception()) is not None:
-            raise copy(error) from error.__cause__
+            raise caused_by(copy(error), error.__cause__) from error.__cause__
 
     # Connect.
 

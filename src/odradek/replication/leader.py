@@ -21,6 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from odradek.compiled_modules import mypyc_attr
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 from odradek.replication.acks import effective_min_isr
@@ -123,6 +124,7 @@ class Replica:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Leader:
     """ISR and remote replicas of one partition, kept by its leader for as long as it leads."""
 

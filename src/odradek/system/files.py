@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from odradek.compiled_modules import mypyc_attr
 from odradek.ports.files import Buffer, Space
 
 T = TypeVar("T")
@@ -157,6 +158,7 @@ class RealFileLock:
         _HELD.discard(self._file.path)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RealFileSystem:
     """The local file system, with threads for work that may wait."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
@@ -25,14 +25,19 @@ _size = Struct(">i")
 _ANNOUNCED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
-class Response(NamedTuple):
+class Response:
     """One response: the request it belongs to, and the frame with the body from ``body_position`` on."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    frame: memoryview
-    body_position: int
+    __slots__ = ("api_key", "api_version", "body_position", "correlation_id", "frame")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, frame: memoryview, body_position: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.frame = frame
+        self.body_position = body_position
 
 
 class ClientConnection:

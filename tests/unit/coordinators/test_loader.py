@@ -201,6 +201,7 @@ def test_malformed_record_is_logged_and_skipped(
     assert "coordinators.record_skipped" in caplog.text
 
 
+@pytest.mark.sources
 def test_failed_read_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         await fixture.serve()
@@ -298,6 +299,7 @@ def test_offsets_removed_by_compaction_are_skipped() -> None:
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_incomplete_batch_is_reported_and_skipped() -> None:
     incomplete: Any = SimpleNamespace(read=lambda: b"\0" * 11 + b"\xff" + b"\0" * 70)
     assert _decode(incomplete, 7, 20) == LogChunk(

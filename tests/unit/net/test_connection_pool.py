@@ -150,7 +150,7 @@ def test_idle_connection_is_closed(run_scenario):
         assert len(harness.scripted.connections) == 1
         await asyncio.sleep(1.5)
         assert harness.scripted.connections == []
-        await harness.pool.ready(1, 0.01)
+        await harness.pool.ready(1, 10)
 
     run_scenario(scenario, ConnectionSettings(idle_max_ms=1000))
 

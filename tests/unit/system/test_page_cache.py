@@ -68,6 +68,7 @@ def test_uncached_probe_step_is_found_anywhere(tmp_path, step):
     assert file.is_cached(0, 4 * PROBE_STEP_BYTES) is not can_evict(tmp_path)
 
 
+@pytest.mark.sources
 def test_unknown_residency_counts_as_cached(tmp_path, monkeypatch):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     file.append(b"abc")

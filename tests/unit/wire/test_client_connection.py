@@ -44,7 +44,8 @@ def test_client_and_server_ends_exchange_requests_and_responses(
             assert server.skip_response(request) == []
             continue
         (response,) = transfer(server.respond(request, [b"response %d" % number]), client)
-        assert response[:3] == (key, version, correlation_id)
+        assert (response.api_key, response.api_version) == (key, version)
+        assert response.correlation_id == correlation_id
         assert bytes(response.frame[response.body_position :]) == b"response %d" % number
     assert client.in_flight == 0
 

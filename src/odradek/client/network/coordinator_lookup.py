@@ -8,7 +8,13 @@ from typing import Final, NamedTuple
 
 from odradek.client.errors import broker_error
 from odradek.client.network.node_selection import CoordinatorType
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnresolvedBootstrap
+from odradek.model.client_errors import (
+    ClientError,
+    ConnectionFailed,
+    TimedOut,
+    UnresolvedBootstrap,
+    caused_by,
+)
 from odradek.model.errors import ErrorCode
 from odradek.net.api_versions import RequestBuilder
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -106,7 +112,8 @@ class CoordinatorLookup:
                         attempt += 1
         except TimeoutError:
             what = f"coordinator of {', '.join(keys)} not found within {timeout_ms} ms"
-            raise TimedOut(what if last_error is None else f"{what}: {last_error}") from last_error
+            late = TimedOut(what if last_error is None else f"{what}: {last_error}")
+            raise caused_by(late, last_error) from last_error
         return {key: self._known[key_type, key] for key in keys}
 
     async def _try(self, key_type: CoordinatorType, keys: Sequence[str]) -> ClientError | None:

@@ -32,6 +32,7 @@ from odradek.config.client import producer as options
 from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
 from odradek.records.client.producer import RecordAppender
+from odradek.records.implementation import COMPILED
 from odradek.records.layout import BATCH_OVERHEAD
 from odradek.telemetry import events
 
@@ -74,7 +75,7 @@ class ProducerEngine:
         self.appender = RecordAppender(
             append_slow,
             # Without a clock the appender reads the system time itself, which saves a call.
-            None if has_system_time else environment.clock.wall_ms,
+            None if has_system_time and COMPILED else environment.clock.wall_ms,
             ignore_keys=self.ignores_keys,
             explicit_partitions_only=self.has_partitioner,
         )

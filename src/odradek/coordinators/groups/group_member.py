@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from odradek.coordinators.groups.commands import JoinedMember, MemberDescription
 from odradek.coordinators.groups.records import StoredMember
@@ -33,9 +33,9 @@ class GroupMember:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    pending_join: object = NO_REQUEST
+    pending_join: Any = NO_REQUEST
     """Reply handle of the JoinGroup request; set by the group, which counts joining members."""
-    pending_sync: object = NO_REQUEST
+    pending_sync: Any = NO_REQUEST
     """Reply handle of the SyncGroup request."""
     is_new: bool = False
     """The member was in no generation yet, so it cannot send heartbeats while it waits."""

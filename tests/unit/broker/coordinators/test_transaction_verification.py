@@ -57,6 +57,7 @@ def verify(
     return reported
 
 
+@pytest.mark.sources
 def test_partitions_without_an_open_transaction_are_verified() -> None:
     coordinator = Coordinator()
     reported = verify(
@@ -68,6 +69,7 @@ def test_partitions_without_an_open_transaction_are_verified() -> None:
     assert reported == [{}]
 
 
+@pytest.mark.sources
 def test_no_verification_when_all_are_open_or_it_is_disabled() -> None:
     coordinator = Coordinator()
     opened = a_partition(A, ProducerStateEntry(7, 2, transaction_first_offset=0))
@@ -76,6 +78,7 @@ def test_no_verification_when_all_are_open_or_it_is_disabled() -> None:
     assert coordinator.requested == []
 
 
+@pytest.mark.sources
 def test_only_partitions_outside_the_transaction_are_rejected() -> None:
     coordinator = Coordinator()
     reported = verify(coordinator, a_partition(A), a_partition(B))
@@ -83,11 +86,13 @@ def test_only_partitions_outside_the_transaction_are_rejected() -> None:
     assert reported == [{B: ErrorCode.TRANSACTION_ABORTABLE}]
 
 
+@pytest.mark.sources
 def test_all_partitions_are_rejected_without_a_coordinator() -> None:
     reported = verify(Coordinator(ErrorCode.NOT_COORDINATOR), a_partition(A), a_partition(B))
     assert reported == [{A: ErrorCode.NOT_COORDINATOR, B: ErrorCode.NOT_COORDINATOR}]
 
 
+@pytest.mark.sources
 def test_marker_written_before_the_response_invalidates_it() -> None:
     coordinator, partition = Coordinator(), a_partition(A, ProducerStateEntry(7, 2))
     reported = verify(coordinator, partition)
@@ -96,6 +101,7 @@ def test_marker_written_before_the_response_invalidates_it() -> None:
     assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
 
 
+@pytest.mark.sources
 def test_leader_epoch_change_before_the_response_makes_the_producer_retry() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
     reported = verify(coordinator, partition)
@@ -104,6 +110,7 @@ def test_leader_epoch_change_before_the_response_makes_the_producer_retry() -> N
     assert reported == [{A: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
 
 
+@pytest.mark.sources
 def test_verified_write_meanwhile_does_not_invalidate_the_response() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
     reported = verify(coordinator, partition)

@@ -68,6 +68,7 @@ def fail_coordinator(monkeypatch: pytest.MonkeyPatch, harness: Any, code: ErrorC
         monkeypatch.setattr(harness.broker._group_coordinator, method, raise_error)
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("code", UNASKABLE)
 def test_group_apis_return_the_coordinator_error(
     run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
@@ -92,6 +93,7 @@ def test_group_apis_return_the_coordinator_error(
     run_scenario(scenario, SETTINGS)
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("code", UNASKABLE)
 def test_offset_apis_return_the_coordinator_error(
     run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
@@ -121,6 +123,7 @@ def test_offset_apis_return_the_coordinator_error(
     run_scenario(scenario, SETTINGS)
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("code", UNASKABLE)
 def test_group_admin_apis_return_the_coordinator_error(
     run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
@@ -140,6 +143,7 @@ def test_group_admin_apis_return_the_coordinator_error(
     run_scenario(scenario, SETTINGS)
 
 
+@pytest.mark.sources
 def test_list_groups_reports_loading(
     run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +240,7 @@ def test_version_0_offset_metadata_is_limited(run_scenario: Callable[..., None])
     run_scenario(scenario, {"offset.metadata.max.bytes": "9"})
 
 
+@pytest.mark.sources
 def test_version_0_commit_fails_with_an_unavailable_store(
     run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_concurrent_auto_creation_of_one_topic(run_scenario):
     run_scenario(scenario)
 
 
+@pytest.mark.sources
 def test_all_topics_response_is_encoded_once_per_metadata_change(run_scenario, monkeypatch):
     encoded = []
     original = metadata_responses.all_topics

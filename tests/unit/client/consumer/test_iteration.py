@@ -177,6 +177,7 @@ def test_iteration_agrees_with_positions(program: list[Any], records_max: int, d
     play(scenario, BROKER)
 
 
+@pytest.mark.sources
 def test_batch_size_follows_speed_of_loop() -> None:
     async def scenario(fixture: ConsumerFixture) -> None:
         await fill(fixture)

@@ -550,6 +550,7 @@ def test_response_of_the_old_leader_is_dropped(run: Run) -> None:
     run(body)
 
 
+@pytest.mark.sources
 def test_large_response_is_appended_in_turns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher_module, "APPEND_BYTES_PER_TURN", 1)
 

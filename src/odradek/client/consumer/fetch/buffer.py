@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from odradek.client.consumer.positions.partition_state import FetchPosition, TopicPartitionState
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
-from odradek.model.client_errors import ClientError, RecordCorrupt, SerializationFailed
+from odradek.model.client_errors import ClientError, RecordCorrupt, SerializationFailed, caused_by
 from odradek.model.ids import TopicPartition
 from odradek.records.client.consumer import ColumnBuilder, ConsumerRecord, RecordReader
 
@@ -278,10 +278,11 @@ class FetchBuffer:
             except Exception as cause:  # a user's function may raise anything
                 fetch.put_back(records[index:])
                 if not deserialized:
-                    raise SerializationFailed(
+                    message = (
                         f"cannot deserialize the record at offset {record.offset} of {fetch.partition}; "
                         f"seek past it to continue: {cause}"
-                    ) from cause
+                    )
+                    raise caused_by(SerializationFailed(message), cause) from cause
                 break
         return deserialized
 

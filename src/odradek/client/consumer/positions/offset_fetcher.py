@@ -30,7 +30,7 @@ from odradek.client.values import OffsetAndTimestamp
 from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.config.client.consumer import ISOLATION_LEVEL
 from odradek.config.definition import Settings
-from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
+from odradek.model.client_errors import ClientClosed, ClientError, TimedOut, caused_by
 from odradek.model.ids import NO_LEADER_EPOCH, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -224,7 +224,8 @@ class OffsetFetcher:
             names = ", ".join(str(partition) for partition in missing)
             message = f"offsets of {names} not received within {timeout_ms} ms"
             error, self._last_error = self._last_error, None
-            raise TimedOut(message if error is None else f"{message}: {error}") from error
+            late = TimedOut(message if error is None else f"{message}: {error}")
+            raise caused_by(late, error) from error
 
     async def _list_all(
         self, timestamps: Mapping[TopicPartition, int]

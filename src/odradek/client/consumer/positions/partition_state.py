@@ -31,7 +31,7 @@ class OffsetReset(enum.Enum):
     NONE = "none"
 
 
-OFFSET_BYTES_GUESS: Final = 256
+OFFSET_BYTES_GUESS: Final = 256.0
 """Assumed bytes per offset before the first fetch."""
 
 

@@ -70,14 +70,21 @@ class NodeConnector:
 
     async def _until_ready(self, node_id: int) -> None:
         try:
+            if not await self._is_ready(node_id):
+                await self._clock.sleep_ms(self._reconnect_backoff_ms)
+        finally:
+            del self._connecting[node_id]
+            self._wakeup()
+
+    async def _is_ready(self, node_id: int) -> bool:
+        """Wait until the broker is connected; if that fails, request metadata and return False."""
+        try:
             await self._network.wait_until_ready(node_id, self._request_timeout_ms)
         except ClientError as error:
             log.debug("broker_not_available", broker=node_id, reason=str(error))
             self._network.request_update()
-            await self._clock.sleep_ms(self._reconnect_backoff_ms)
-        finally:
-            del self._connecting[node_id]
-            self._wakeup()
+            return False
+        return True
 
 
 class Sender:
