@@ -1,4 +1,4 @@
-"""Build the compiled record codec (Cython) and the compiled modules (mypyc).
+"""Build the compiled record codec, the codecs of hot messages (Cython) and the compiled modules (mypyc).
 
 Without a compiler, or with ODRADEK_PURE=1, the package runs from its Python sources alone.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 from glob import glob
 from importlib import util
@@ -71,6 +72,9 @@ COMPILED = (
 )
 """Sources that mypyc compiles, together: each may call the others without the interpreter."""
 
+HOT_CODEC = "wire/hot_codec.pxi"
+HOT_MESSAGES_SOURCE = "build/hot_messages.pyx"
+
 # Types of other packages do not matter to the compiled code, and they need not be installed for a build.
 MYPY_OPTIONS = [
     "--config-file=",
@@ -108,6 +112,52 @@ def codec_extensions() -> list[Extension]:
     return built
 
 
+def generate_hot_messages() -> bool:
+    """Generate the Cython source of hot messages; return whether there is one."""
+    command = [sys.executable, "-m", "odradek.wire.hot_messages_generator"]
+    variables = {**os.environ, "PYTHONPATH": "src", "ODRADEK_PURE": "1"}
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        print(f"the codecs of hot messages are not compiled: {result.stderr}", file=sys.stderr)
+        return False
+    source = read(f"{PACKAGE}/{HOT_CODEC}") + result.stdout
+    os.makedirs(os.path.dirname(HOT_MESSAGES_SOURCE), exist_ok=True)
+    # Unchanged source keeps its time, and is not compiled again.
+    if not os.path.exists(HOT_MESSAGES_SOURCE) or read(HOT_MESSAGES_SOURCE) != source:
+        with open(HOT_MESSAGES_SOURCE, "w", encoding="utf-8") as file:
+            file.write(source)
+    return True
+
+
+def hot_messages_extensions() -> list[Extension]:
+    from Cython.Build import cythonize
+
+    if not generate_hot_messages():
+        return []
+    name = load_compiled_modules().HOT_MESSAGES
+    extension = Extension(
+        name,
+        [HOT_MESSAGES_SOURCE],
+        depends=[HOT_MESSAGES_SOURCE, f"{PACKAGE}/{HOT_CODEC}"],
+        extra_compile_args=["-O2", "-g0"],
+        optional=True,
+    )
+    extensions: list[Extension] = cythonize([extension], language_level="3")
+    extensions[0].name = f"odradek._compiled.{name}"
+    return extensions
+
+
+def hot_messages_sources() -> list[str]:
+    """Return the sources that decide what the codecs of hot messages do, without their generator."""
+    roots = [load_compiled_modules().HOT_MESSAGES_GENERATOR, "wire/message_codecs.py"]
+    return [HOT_CODEC, "wire/message_codecs.py", *inlined_sources(roots)]
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def compiled_sources() -> list[str]:
     found = {path for pattern in COMPILED for path in glob(f"{PACKAGE}/{pattern}")}
     return sorted(os.path.relpath(path, PACKAGE) for path in found if not path.endswith("__init__.py"))
@@ -117,9 +167,7 @@ def inlined_sources(compiled: list[str]) -> list[str]:
     """Return the other sources that the compiled ones import: mypyc copies their constants."""
     found: set[str] = set()
     for source in compiled:
-        with open(f"{PACKAGE}/{source}", encoding="utf-8") as file:
-            tree = ast.parse(file.read())
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(read(f"{PACKAGE}/{source}"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("odradek"):
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
                 found.update(f"{'/'.join(str(name).split('.')[1:])}.py" for name in names)
@@ -150,6 +198,9 @@ def module_extensions() -> list[Extension]:
 class BuildExtensions(build_ext):
     """Compiles on all cores, and notes the sources of the compiled modules once all of them are built."""
 
+    built: set[str]
+    """Names of the extensions that are up to date. The files of others may be there from an earlier build."""
+
     def run(self) -> None:
         rules = load_compiled_modules()
         places = {self._directory(), self._directory(inplace=True)} if self.extensions else set()
@@ -159,14 +210,28 @@ class BuildExtensions(build_ext):
         if self.inplace:
             for extension in self.extensions:
                 os.makedirs(os.path.dirname(self.get_ext_fullpath(extension.name)), exist_ok=True)
+        self.built = set()
         super().run()
         compiled = compiled_sources()
         modules = [rules.LIBRARY, *map(rules.module_of, compiled)]
-        content = rules.describe_sources(compiled, inlined_sources(compiled))
+        inlined, generators = inlined_sources(compiled), []
+        if any(extension.name.endswith(rules.HOT_MESSAGES) for extension in self.extensions):
+            modules.append(rules.HOT_MESSAGES)
+            generators.append(rules.HOT_MESSAGES_GENERATOR)
+            inlined = sorted({*inlined, *hot_messages_sources()} - {*compiled})
+        content = rules.describe_sources(compiled, inlined, generators)
         for place in places:
-            if all(os.path.exists(rules.compiled_file(module, place)) for module in modules):
+            if all(self._is_built(module, place) for module in modules):
                 with open(os.path.join(place, rules.SOURCES), "w", encoding="utf-8") as file:
                     file.write(content)
+
+    def _is_built(self, module: str, place: str) -> bool:
+        file: str = load_compiled_modules().compiled_file(module, place)
+        return f"odradek._compiled.{module}" in self.built and os.path.exists(file)
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        self.built.add(ext.name)
 
     def _directory(self, *, inplace: bool = False) -> str:
         """Return where the compiled modules are built, or, in place, where an editable package has them."""
@@ -189,6 +254,6 @@ class BuildExtensions(build_ext):
 
 
 setup(
-    ext_modules=[] if PURE else [*codec_extensions(), *module_extensions()],
+    ext_modules=[] if PURE else [*codec_extensions(), *hot_messages_extensions(), *module_extensions()],
     cmdclass={"build_ext": BuildExtensions},
 )

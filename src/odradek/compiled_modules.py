@@ -2,7 +2,8 @@
 
 ``setup.py`` compiles the modules of the request path with mypyc into ``_compiled``, where only the finder of
 this module looks. The ``.py`` files stay the source, and all of them run if anything is missing: compiled
-modules call each other directly, so one of another version would be called wrongly, or not at all.
+modules call each other directly, so one of another version would be called wrongly, or not at all. The codecs
+of hot messages are there too; they are generated from the tables of the messages.
 
 Invariant: no compiled module runs unless all of them are there and every source is the one they were compiled
 from. ``ODRADEK_PURE=1`` requests the sources.
@@ -38,6 +39,10 @@ DIRECTORY: Final = os.path.join(PACKAGE, "_compiled")
 LIBRARY: Final = "odradek__mypyc"
 """Module with the code of all compiled modules; the others only name it."""
 
+HOT_MESSAGES: Final = "odradek.wire.hot_messages"
+HOT_MESSAGES_GENERATOR: Final = "wire/hot_messages_generator.py"
+"""Module that has no source of its own, and the program that generates it."""
+
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 SOURCES: Final = f"sources{SUFFIX.removesuffix('.so')}.txt"
 """File with the hash of every source. It is written last, so that it is missing after a failed build."""
@@ -64,10 +69,14 @@ def hash_of(source: str) -> str:
         return source_hash(file.read()).hex()
 
 
-def describe_sources(compiled: Iterable[str], inlined: Iterable[str]) -> str:
-    """Return the content of ``SOURCES``: what is compiled, and other sources whose constants are inlined."""
-    lines = [f"{hash_of(source)} compiled {source}\n" for source in compiled]
-    return "".join([*lines, *(f"{hash_of(source)} inlined {source}\n" for source in inlined)])
+def describe_sources(compiled: Iterable[str], inlined: Iterable[str], generators: Iterable[str]) -> str:
+    """Return the content of ``SOURCES``: what is compiled, other sources whose constants are inlined or from
+    which code is generated, and the generators whose modules have been built.
+    """
+    uses = {"compiled": compiled, "inlined": inlined, "generator": generators}
+    return "".join(
+        f"{hash_of(source)} {use} {source}\n" for use, sources in uses.items() for source in sources
+    )
 
 
 def module_of(source: str) -> str:
@@ -97,6 +106,8 @@ def _pure_reason(variables: Mapping[str, str], files: dict[str, str]) -> str | N
             if use == "compiled":
                 module = module_of(source)
                 located[module] = compiled_file(module)
+            elif use == "generator" and source == HOT_MESSAGES_GENERATOR:
+                located[HOT_MESSAGES] = compiled_file(HOT_MESSAGES)
     except (OSError, ValueError) as error:
         return f"their sources cannot be compared ({error})"
     files.update(located)
