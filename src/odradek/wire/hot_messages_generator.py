@@ -1,8 +1,8 @@
 """Generates the Cython source of ``hot_messages``: codecs of the messages that make up most traffic.
 
 ``python -m odradek.wire.hot_messages_generator`` writes the source to standard output. ``setup.py`` appends
-it to ``hot_codec.pxi``, whose functions it calls, and compiles both. There is one function to decode and one to
-encode each structure. Versions in which a structure has the same layout share them.
+it to ``hot_codec.pxi``, whose functions it calls, and compiles both. There is one function to decode and one
+to encode each structure. Versions in which a structure has the same layout share them.
 """
 
 from __future__ import annotations

@@ -52,13 +52,14 @@ def decoder(cls: type, version: int) -> Decoder:
     return cast(Decoder, _compiled("decoder", cls, version, generated_decoder))
 
 
+@cache
 def generated_encoder(cls: type, version: int) -> Encoder:
     return cast(Encoder, encode_function(cast("type[Table]", cls), version, split=False))
 
 
 def generated_parts_encoder(cls: type, version: int) -> PartsEncoder:
     if not _holds_records(cast("type[Table]", cls)):
-        whole = encoder(cls, version)
+        whole = generated_encoder(cls, version)
         return lambda message: [whole(message)]
     return cast(PartsEncoder, encode_function(cast("type[Table]", cls), version, split=True))
 

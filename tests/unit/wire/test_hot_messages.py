@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from random import Random
 from types import BuiltinFunctionType, SimpleNamespace
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.skipif(not compiled_modules.COMPILED, reason="there are
 
 EXAMPLES = settings().max_examples // 12
 """Per message and version, of which there are more than a hundred."""
+ALLOCATED_BYTES_MAX = 100_000
 DAMAGES = 40
 """Per example."""
 TRUNCATIONS_MAX = 200
@@ -425,6 +427,23 @@ def test_decoded_messages_are_collected() -> None:
     del decoded
     gc.collect()
     assert not any(id(each) == identity for each in gc.get_objects() if type(each) is ProduceRequest)
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES)
+def test_huge_counts_allocate_nothing(cls: type, version: int) -> None:
+    raw = encoder(cls, version)(cls())
+    huge = b"\xff\xff\xff\xff\x07" if version >= cls.FLEXIBLE else b"\x7f\xff\xff\xff"  # type: ignore[attr-defined]
+    frames = [memoryview(raw[:position] + huge + bytes(8)) for position in range(len(raw))]
+    decode = decoder(cls, version)
+    for frame in frames:
+        outcome(decode, frame, 0)
+    tracemalloc.start()
+    try:
+        for frame in frames:
+            outcome(decode, frame, 0)
+        assert tracemalloc.get_traced_memory()[1] < ALLOCATED_BYTES_MAX
+    finally:
+        tracemalloc.stop()
 
 
 def test_no_object_leaks() -> None:
