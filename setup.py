@@ -94,9 +94,16 @@ def load_compiled_modules() -> Any:
     return module
 
 
-def codec_extensions() -> list[Extension]:
+def compile_cython(extensions: list[Extension]) -> list[Extension]:
     from Cython.Build import cythonize
 
+    built: list[Extension] = cythonize(extensions, language_level="3")
+    for extension in built:
+        extension.optional = True  # Cython does not keep this attribute
+    return built
+
+
+def codec_extensions() -> list[Extension]:
     extensions = [
         Extension(
             f"odradek.records.compiled.{module}",
@@ -104,12 +111,10 @@ def codec_extensions() -> list[Extension]:
             depends=[f"{CODEC}/{module}.pyx", *DECLARATIONS],
             # No -march: one wheel runs everywhere, and the CRC instruction is detected at run time.
             extra_compile_args=["-O3"],
-            optional=True,
         )
         for module in CODEC_MODULES
     ]
-    built: list[Extension] = cythonize(extensions, language_level="3")
-    return built
+    return compile_cython(extensions)
 
 
 def generate_hot_messages() -> bool:
@@ -130,8 +135,6 @@ def generate_hot_messages() -> bool:
 
 
 def hot_messages_extensions() -> list[Extension]:
-    from Cython.Build import cythonize
-
     if not generate_hot_messages():
         return []
     name = load_compiled_modules().HOT_MESSAGES
@@ -140,11 +143,10 @@ def hot_messages_extensions() -> list[Extension]:
         [HOT_MESSAGES_SOURCE],
         depends=[HOT_MESSAGES_SOURCE, f"{PACKAGE}/{HOT_CODEC}"],
         extra_compile_args=["-O2", "-g0"],
-        optional=True,
     )
-    extensions: list[Extension] = cythonize([extension], language_level="3")
-    extensions[0].name = f"odradek._compiled.{name}"
-    return extensions
+    (built,) = compile_cython([extension])
+    built.name = f"odradek._compiled.{name}"
+    return [built]
 
 
 def hot_messages_sources() -> list[str]:
