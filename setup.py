@@ -1,4 +1,4 @@
-"""Build the compiled record codec (Cython) and the compiled modules (mypyc).
+"""Build the compiled record codec, the codecs of hot messages (Cython) and the compiled modules (mypyc).
 
 Without a compiler, or with ODRADEK_PURE=1, the package runs from its Python sources alone.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import subprocess
 import sys
 from glob import glob
 from importlib import util
@@ -90,6 +91,9 @@ INTERPRETED = (
 )
 """Others there: tests replace their classes, or their coroutines wait while they handle an exception."""
 
+HOT_CODEC = "wire/hot_codec.pxi"
+HOT_MESSAGES_SOURCE = "build/hot_messages.pyx"
+
 # Types of other packages do not matter to the compiled code, and they need not be installed for a build.
 MYPY_OPTIONS = [
     "--config-file=",
@@ -109,31 +113,75 @@ def load_compiled_modules() -> Any:
     return module
 
 
-def cython_extensions() -> list[Extension]:
-    """Return the record codec, and the loader of the compiled modules."""
+def compile_cython(extensions: list[Extension]) -> list[Extension]:
     from Cython.Build import cythonize
 
-    loader = load_compiled_modules().LOADER
-    extensions = [
-        Extension(f"odradek._compiled.{loader}", [f"{PACKAGE}/{loader}.pyx"], optional=True),
-        *codec_extensions(),
-    ]
     built: list[Extension] = cythonize(extensions, language_level="3")
+    for extension in built:
+        extension.optional = True  # Cython does not keep this attribute
     return built
 
 
+def loader_extensions() -> list[Extension]:
+    loader = load_compiled_modules().LOADER
+    return compile_cython([Extension(f"odradek._compiled.{loader}", [f"{PACKAGE}/{loader}.pyx"])])
+
+
 def codec_extensions() -> list[Extension]:
-    return [
+    extensions = [
         Extension(
             f"odradek.records.compiled.{module}",
             [f"{CODEC}/{module}.pyx"],
             depends=[f"{CODEC}/{module}.pyx", *DECLARATIONS],
             # No -march: one wheel runs everywhere, and the CRC instruction is detected at run time.
             extra_compile_args=["-O3"],
-            optional=True,
         )
         for module in CODEC_MODULES
     ]
+    return compile_cython(extensions)
+
+
+def generate_hot_messages() -> bool:
+    """Generate the Cython source of hot messages; return whether there is one."""
+    command = [sys.executable, "-m", "odradek.wire.hot_messages_generator"]
+    variables = {**os.environ, "PYTHONPATH": "src", "ODRADEK_PURE": "1"}
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        print(f"the codecs of hot messages are not compiled: {result.stderr}", file=sys.stderr)
+        return False
+    source = read(f"{PACKAGE}/{HOT_CODEC}") + result.stdout
+    os.makedirs(os.path.dirname(HOT_MESSAGES_SOURCE), exist_ok=True)
+    # Unchanged source keeps its time, and is not compiled again.
+    if not os.path.exists(HOT_MESSAGES_SOURCE) or read(HOT_MESSAGES_SOURCE) != source:
+        with open(HOT_MESSAGES_SOURCE, "w", encoding="utf-8") as file:
+            file.write(source)
+    return True
+
+
+def hot_messages_extensions() -> list[Extension]:
+    if not generate_hot_messages():
+        return []
+    name = load_compiled_modules().HOT_MESSAGES
+    extension = Extension(
+        name,
+        [HOT_MESSAGES_SOURCE],
+        depends=[HOT_MESSAGES_SOURCE, f"{PACKAGE}/{HOT_CODEC}"],
+        extra_compile_args=["-O2", "-g0"],
+    )
+    (built,) = compile_cython([extension])
+    built.name = f"odradek._compiled.{name.rpartition('.')[2]}"
+    return [built]
+
+
+def hot_messages_sources() -> list[str]:
+    """Return the sources that decide what the codecs of hot messages do, without their generator."""
+    roots = [load_compiled_modules().HOT_MESSAGES_GENERATOR, "wire/message_codecs.py"]
+    return [HOT_CODEC, "wire/message_codecs.py", *inlined_sources(roots)]
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def compiled_sources() -> list[str]:
@@ -145,9 +193,7 @@ def inlined_sources(compiled: list[str]) -> list[str]:
     """Return the other sources that the compiled ones import: mypyc copies their constants."""
     found: set[str] = set()
     for source in compiled:
-        with open(f"{PACKAGE}/{source}", encoding="utf-8") as file:
-            tree = ast.parse(file.read())
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(read(f"{PACKAGE}/{source}"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("odradek"):
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
                 found.update(f"{'/'.join(str(name).split('.')[1:])}.py" for name in names)
@@ -181,26 +227,24 @@ class BuildExtensions(build_ext):
 
     def run(self) -> None:
         rules = load_compiled_modules()
-        places = {self._directory(), self._directory(inplace=True)} if self.extensions else set()
+        places = [os.path.join(self.build_lib, "odradek", "_compiled")]
+        if self.inplace:
+            places.append(f"{PACKAGE}/_compiled")
         for place in places:
-            shutil.rmtree(place, ignore_errors=True)  # no old one if the build of an extension fails
-            if self.inplace:
-                os.makedirs(place)
+            shutil.rmtree(place, ignore_errors=True)  # what cannot be built now must not be an old one
+            os.makedirs(place)
         super().run()
         compiled = compiled_sources()
-        content = rules.describe_sources(compiled, inlined_sources(compiled))
+        modules, generators, inlined = [rules.LIBRARY, rules.LOADER], [], {*inlined_sources(compiled)}
+        if any(HOT_MESSAGES_SOURCE in extension.depends for extension in self.extensions):
+            modules.append(rules.HOT_MESSAGES)
+            generators.append(rules.HOT_MESSAGES_GENERATOR)
+            inlined.update(hot_messages_sources())
+        content = rules.describe_sources(compiled, sorted(inlined.difference(compiled)), generators)
         for place in places:
-            if all(os.path.exists(rules.file_of(name, place)) for name in (rules.LIBRARY, rules.LOADER)):
+            if all(os.path.exists(rules.file_of(module, place)) for module in modules):
                 with open(os.path.join(place, rules.SOURCES), "w", encoding="utf-8") as file:
                     file.write(content)
-
-    def _directory(self, *, inplace: bool = False) -> str:
-        """Return where the compiled modules are built, or, in place, where an editable package has them."""
-        before, self.inplace = self.inplace, self.inplace or inplace
-        try:
-            return os.path.dirname(self.get_ext_fullpath("odradek._compiled.any"))
-        finally:
-            self.inplace = before
 
     def build_extensions(self) -> None:
         compile_one = self.compiler.compile
@@ -215,6 +259,8 @@ class BuildExtensions(build_ext):
 
 
 setup(
-    ext_modules=[] if PURE else [*cython_extensions(), *module_extensions()],
+    ext_modules=[]
+    if PURE
+    else [*loader_extensions(), *codec_extensions(), *hot_messages_extensions(), *module_extensions()],
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -2,7 +2,8 @@
 
 ``setup.py`` compiles the modules of the request path with mypyc into ``_compiled``, where only the finder of
 this module looks. The ``.py`` files stay the source, and all of them run if anything is missing: compiled
-modules call each other directly, so one of another version would be called wrongly, or not at all.
+modules call each other directly, so one of another version would be called wrongly, or not at all. The codecs
+of hot messages are there too; they are generated from the tables of the messages.
 
 Invariant: no compiled module runs unless all of them are there and every source is the one they were compiled
 from. ``ODRADEK_PURE=1`` requests the sources.
@@ -40,6 +41,10 @@ LIBRARY: Final = "odradek__mypyc"
 
 LOADER: Final = "compiled_loader"
 
+HOT_MESSAGES: Final = "odradek.wire.hot_messages"
+HOT_MESSAGES_GENERATOR: Final = "wire/hot_messages_generator.py"
+"""Module that has no source of its own, and the program that generates it."""
+
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 SOURCES: Final = f"sources{SUFFIX.removesuffix('.so')}.txt"
 """File with the hash of every source. It is written last, so that it is missing after a failed build."""
@@ -56,7 +61,11 @@ class CompiledFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(name, self, origin=file_of(LIBRARY)) if name in self._modules else None  # type: ignore[arg-type]
+        if name not in self._modules:
+            return None
+        if name == HOT_MESSAGES:
+            return spec_from_file_location(name, file_of(name))
+        return ModuleSpec(name, self, origin=file_of(LIBRARY))  # type: ignore[arg-type]  # it has what is called
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module, which is executed as it is created."""
@@ -78,7 +87,7 @@ def load_extension(name: str) -> ModuleType:
 
 
 def file_of(extension: str, directory: str = DIRECTORY) -> str:
-    return os.path.join(directory, extension + SUFFIX)
+    return os.path.join(directory, extension.rpartition(".")[2] + SUFFIX)
 
 
 def hash_of(source: str) -> str:
@@ -87,10 +96,14 @@ def hash_of(source: str) -> str:
         return source_hash(file.read()).hex()
 
 
-def describe_sources(compiled: Iterable[str], inlined: Iterable[str]) -> str:
-    """Return the content of ``SOURCES``: what is compiled, and other sources whose constants are inlined."""
-    lines = [f"{hash_of(source)} compiled {source}\n" for source in compiled]
-    return "".join([*lines, *(f"{hash_of(source)} inlined {source}\n" for source in inlined)])
+def describe_sources(compiled: Iterable[str], inlined: Iterable[str], generators: Iterable[str]) -> str:
+    """Return the content of ``SOURCES``: what is compiled, other sources whose constants are inlined or from
+    which code is generated, and the generators whose modules have been built.
+    """
+    uses = {"compiled": compiled, "inlined": inlined, "generator": generators}
+    return "".join(
+        f"{hash_of(source)} {use} {source}\n" for use, sources in uses.items() for source in sources
+    )
 
 
 def module_of(source: str) -> str:
@@ -114,6 +127,8 @@ def _pure_reason(variables: Mapping[str, str], modules: set[str]) -> str | None:
                 return f"{source} has changed since they were compiled"
             if use == "compiled":
                 modules.add(module_of(source))
+            elif use == "generator" and source == HOT_MESSAGES_GENERATOR:
+                modules.add(HOT_MESSAGES)
     except (OSError, ValueError) as error:
         return f"their sources cannot be compared ({error})"
     return None
