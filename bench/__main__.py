@@ -20,6 +20,7 @@ from pathlib import Path
 from bench.cases.broker import (
     cold_reader,
     consume_rate,
+    control_requests,
     cpu_cost,
     exactly_once,
     hot_path,
@@ -69,6 +70,7 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "G2": group_size.run,
     "G3": producer_ids.run,
     "H1": hot_path.run,
+    "H2": control_requests.run,
     "O1": start_time.run,
     "O2": memory.run,
     "O3": recovery_time.run,
