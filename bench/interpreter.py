@@ -11,6 +11,11 @@ ASK_SECONDS_MAX = 60
 QUESTION = """
 import json, os, platform, sys, sysconfig
 import odradek
+try:
+    from odradek.records.codec import COMPILED
+    codec = "compiled" if COMPILED else "pure Python"
+except ImportError:
+    codec = "unknown"
 print(json.dumps({
     "executable": os.path.realpath(sys.executable),
     "version": platform.python_version(),
@@ -18,6 +23,7 @@ print(json.dumps({
     "configure": sysconfig.get_config_var("CONFIG_ARGS") or "",
     "flags": sysconfig.get_config_var("PY_CFLAGS") or "",
     "abi": sysconfig.get_config_var("SOABI") or "",
+    "codec": codec,
     "package": os.path.dirname(odradek.__file__),
 }))
 """
@@ -80,5 +86,9 @@ def installation_facts(program: Path) -> dict[str, str]:
     try:
         answer = ask(python_of(program))
     except (OSError, ValueError, subprocess.TimeoutExpired) as failure:
-        return {"Python": f"unknown: {failure}", "source": "unknown"}
-    return {"Python": build(answer), "source": source(answer["package"])}
+        return {"Python": f"unknown: {failure}", "record codec": "unknown", "source": "unknown"}
+    return {
+        "Python": build(answer),
+        "record codec": answer["codec"],
+        "source": source(answer["package"]),
+    }

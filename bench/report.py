@@ -51,10 +51,9 @@ def _header(facts: Mapping[str, Any]) -> list[str]:
     lines = [f"- {facts['date']}, commit {facts['source']}, {machine}"]
     for side in (SUBJECT, PEER):
         if version := facts.get(f"version of {side}"):
-            python = facts.get(f"Python of {side}")
-            commit = facts.get(f"source of {side}")
-            details = [version, f"Python {python}" if python else "", f"source {commit}" if commit else ""]
-            lines.append(f"- {side}: " + "; ".join(filter(None, details)))
+            named = ((name, facts.get(f"{name} of {side}")) for name in ("record codec", "Python", "source"))
+            details = [f"{name} {fact}" for name, fact in named if fact]
+            lines.append(f"- {side}: " + "; ".join([version, *details]))
     return lines
 
 

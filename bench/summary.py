@@ -101,8 +101,9 @@ def is_comparable(facts: Facts) -> bool:
 def group_of(facts: Facts) -> str:
     """Return the machine and the build of our side: figures of different ones have no common median."""
     machine = f"{facts['processor']}, {facts['cores']} cores, Linux {facts['kernel']}"
+    codec = facts.get(f"record codec of {SUBJECT}", "not recorded")
     python = facts.get(f"Python of {SUBJECT}", facts["python"])
-    return f"{machine}; {facts[f'version of {SUBJECT}']}; Python {python}"
+    return f"{machine}; {facts[f'version of {SUBJECT}']}; record codec {codec}; Python {python}"
 
 
 def table(recorded: Iterable[Recorded]) -> str:
