@@ -70,7 +70,7 @@ def _cells(row: Row) -> list[str]:
         figure(row.median(SUBJECT)),
         figure(row.median(row.peer)) + ("" if row.peer == PEER else f" ({row.peer})"),
         figure(row.ratio()),
-        "" if spread is None else f"{spread[0]:.2f} to {spread[1]:.2f}",
+        "" if spread is None else f"{figure(spread[0])} to {figure(spread[1])}",
         _both(row, "cpu_s_per_gb"),
         _both(row, "rss_peak_mb"),
         " / ".join(filter(None, (row.limit(SUBJECT), row.limit(row.peer)))),

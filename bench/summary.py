@@ -129,7 +129,7 @@ def _cells(runs: list[Recorded]) -> list[str]:
         figure(_median(run.row["ours"] for run in runs)),
         figure(_median(run.row["theirs"] for run in runs)) + ("" if peer == PEER else f" ({peer})"),
         figure(statistics.median(medians)) if medians else "",
-        f"{min(pairs):.2f} to {max(pairs):.2f}" if pairs else "",
+        f"{figure(min(pairs))} to {figure(max(pairs))}" if pairs else "",
         str(len(runs)),
         str(len(pairs)),
         str(sum(run.is_disturbed for run in runs)),

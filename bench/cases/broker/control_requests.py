@@ -7,7 +7,8 @@ requests per second on one connection with one in flight.
 Heartbeats and commits come from the only member of a group, while there is one topic of 100 partitions; each
 connection has its own group. The initial rebalance delay is 0, and segments of the offsets topic are so large
 that none is compacted meanwhile. Metadata is measured after 10,000 topics of one partition were created by
-requests for 100 topics each, one after the other; their creation is not counted.
+requests for 100 topics each, one after the other; their creation is not counted. No topic changes later,
+so that a broker may keep its response.
 
 `TOPICS=100` creates fewer topics, as a smoke test.
 """
