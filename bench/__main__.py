@@ -2,7 +2,8 @@
 
 Environment: ONLY=B1,B2 (the same as arguments), PAIRS=9, FULL=1, SEED=7, SUBJECT=kafka (Kafka against itself,
 to check the method: every ratio must be about 1), PEER=PATH (another `odradek` command instead of Kafka, to
-measure a change), BENCH_CACHE, BENCH_DATA (directory of the brokers' data, with some GB free).
+measure a change), ODRADEK=PATH (another `odradek` command as our side, e.g. with another interpreter),
+BENCH_CACHE, BENCH_DATA (directory of the brokers' data, with some GB free).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from bench.cases.broker import (
     cold_reader,
     consume_rate,
+    control_requests,
     cpu_cost,
     exactly_once,
     hot_path,
@@ -50,6 +52,7 @@ from bench.cases.spark import write as spark_write
 from bench.harness import PEER, SUBJECT, Bench
 from bench.machine import facts
 from bench.paths import RESULTS
+from bench.peers.broker import Broker
 from bench.peers.kafka import HEAP, JVM_FLAGS, KafkaBroker
 from bench.peers.odradek import OdradekBroker, other_odradek
 from bench.report import markdown, write_json
@@ -69,6 +72,7 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "G2": group_size.run,
     "G3": producer_ids.run,
     "H1": hot_path.run,
+    "H2": control_requests.run,
     "O1": start_time.run,
     "O2": memory.run,
     "O3": recovery_time.run,
@@ -84,6 +88,20 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
 }
 PAIRS = 5
 SEED = 1
+VARIABLES = (
+    "ONLY",
+    "PAIRS",
+    "FULL",
+    "SEED",
+    "SIZES",
+    "TOPICS",
+    "SHORT",
+    "SUBJECT",
+    "PEER",
+    "ODRADEK",
+    "BROKER",
+    "ODRADEK_PURE",
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -102,7 +120,9 @@ def main(arguments: list[str]) -> int:
             bench.log(f"{case} …")
             CASES[case](bench)
     run_facts |= {
+        "variables": _variables(),
         **{f"version of {side}": version for side, version in bench.versions.items()},
+        **bench.facts,
         "JVM of the peer": " ".join((f"-Xmx{HEAP}", f"-Xms{HEAP}", *JVM_FLAGS)),
         "pairs": str(bench.pairs),
         "seed": str(bench.seed),
@@ -123,15 +143,26 @@ def _chosen_cases(arguments: list[str]) -> list[str]:
 
 
 def _bench(folder: Path) -> Bench:
-    subject = KafkaBroker if os.environ.get("SUBJECT") == "kafka" else OdradekBroker
     other = os.environ.get("PEER")
     return Bench(
-        {SUBJECT: subject, PEER: other_odradek(Path(other)) if other else KafkaBroker},
+        {SUBJECT: _subject(), PEER: other_odradek(Path(other)) if other else KafkaBroker},
         pairs=int(os.environ.get("PAIRS", PAIRS)),
         full=os.environ.get("FULL", "") not in ("", "0"),
         seed=int(os.environ.get("SEED", SEED)),
         workspace=folder,
     )
+
+
+def _subject() -> type[Broker]:
+    if os.environ.get("SUBJECT") == "kafka":
+        return KafkaBroker
+    program = os.environ.get("ODRADEK")
+    return other_odradek(Path(program), OdradekBroker.name) if program else OdradekBroker
+
+
+def _variables() -> str:
+    """Return the variables that select what is measured, as they were set."""
+    return " ".join(f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name))
 
 
 def _allow_many_files() -> None:

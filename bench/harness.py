@@ -136,6 +136,7 @@ class Bench:
         self.seed = seed
         self.rows: list[Row] = []
         self.versions: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
         self._missing: dict[str, str] = {}
         self._kinds: dict[str, type[Broker]] = {}
         self._workspace = workspace
@@ -146,6 +147,7 @@ class Bench:
         for side, kind in kinds.items():
             try:
                 self.versions[side] = f"{kind.name} {kind.prepare()}"
+                self.facts |= {f"{name} of {side}": fact for name, fact in kind.facts().items()}
                 self._kinds[side] = kind
             except NotAvailable as reason:
                 self._missing[side] = str(reason)

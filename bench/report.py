@@ -31,7 +31,8 @@ COLUMNS = (
 
 def markdown(rows: list[Row], facts: Mapping[str, Any]) -> str:
     """Return the table; pairs of figures are ours / theirs."""
-    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS)), *(_line(_cells(row)) for row in rows)]
+    lines = [*_header(facts), "", line(COLUMNS), line(["---"] * len(COLUMNS))]
+    lines += [line(_cells(row)) for row in rows]
     notes = [
         f"- {row.case} {row.load}: {side}: {reason}" for row in rows for side, reason in row.not_run.items()
     ]
@@ -44,7 +45,19 @@ def markdown(rows: list[Row], facts: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _line(cells: Any) -> str:
+def _header(facts: Mapping[str, Any]) -> list[str]:
+    """Return a list of what was measured: date, commit, machine, and the build of both sides."""
+    machine = f"{facts['processor']}, {facts['cores']} cores, Linux {facts['kernel']}"
+    lines = [f"- {facts['date']}, commit {facts['source']}, {machine}"]
+    for side in (SUBJECT, PEER):
+        if version := facts.get(f"version of {side}"):
+            named = ((name, facts.get(f"{name} of {side}")) for name in ("record codec", "Python", "source"))
+            details = [f"{name} {fact}" for name, fact in named if fact]
+            lines.append(f"- {side}: " + "; ".join([version, *details]))
+    return lines
+
+
+def line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
@@ -54,10 +67,10 @@ def _cells(row: Row) -> list[str]:
         row.case,
         row.load,
         row.unit,
-        _figure(row.median(SUBJECT)),
-        _figure(row.median(row.peer)) + ("" if row.peer == PEER else f" ({row.peer})"),
-        _figure(row.ratio()),
-        "" if spread is None else f"{spread[0]:.2f} to {spread[1]:.2f}",
+        figure(row.median(SUBJECT)),
+        figure(row.median(row.peer)) + ("" if row.peer == PEER else f" ({row.peer})"),
+        figure(row.ratio()),
+        "" if spread is None else f"{figure(spread[0])} to {figure(spread[1])}",
         _both(row, "cpu_s_per_gb"),
         _both(row, "rss_peak_mb"),
         " / ".join(filter(None, (row.limit(SUBJECT), row.limit(row.peer)))),
@@ -74,10 +87,10 @@ def _disturbed(row: Row) -> bool:
 
 def _both(row: Row, name: str) -> str:
     ours, theirs = row.cost(SUBJECT, name), row.cost(row.peer, name)
-    return "" if ours is None and theirs is None else f"{_figure(ours)} / {_figure(theirs)}"
+    return "" if ours is None and theirs is None else f"{figure(ours)} / {figure(theirs)}"
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
     if value is None:
         return "not run"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

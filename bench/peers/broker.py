@@ -60,6 +60,11 @@ class Broker(ABC):
     def prepare(cls) -> str:
         """Install or find the program and return its version; raise NotAvailable if that fails."""
 
+    @classmethod
+    def facts(cls) -> dict[str, str]:
+        """Return facts about the program for the results, besides its version."""
+        return {}
+
     @abstractmethod
     def _command(self) -> list[str]:
         """Return the command line; may write configuration files."""

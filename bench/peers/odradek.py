@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
+from bench.interpreter import installation_facts
 from bench.peers.broker import Broker, NotAvailable
 
 
@@ -26,7 +27,11 @@ class OdradekBroker(Broker):
         )
         if done.returncode != 0:
             raise NotAvailable(f"odradek --version exited with {done.returncode}: {done.stderr[-300:]}")
-        return done.stdout.split()[-1]
+        return done.stdout.strip().removeprefix("odradek ")
+
+    @classmethod
+    def facts(cls) -> dict[str, str]:
+        return installation_facts(cls.program)
 
     def _command(self) -> list[str]:
         settings = {
@@ -38,6 +43,6 @@ class OdradekBroker(Broker):
         return [str(self.program), "serve", *pairs]
 
 
-def other_odradek(program: Path) -> type[OdradekBroker]:
-    """Return another installation as the peer, to measure the cost of a change."""
-    return type("OtherOdradek", (OdradekBroker,), {"name": "other", "program": program})
+def other_odradek(program: Path, name: str = "other") -> type[OdradekBroker]:
+    """Return another installation, e.g. as the peer, to measure the cost of a change."""
+    return type("OtherOdradek", (OdradekBroker,), {"name": name, "program": program.absolute()})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import selectors
 import time
+from collections.abc import Sequence
 from itertools import islice
 
 from bench.loads.broker.exchange import RESPONSE_SECONDS_MAX, connect, error_codes, send_request
@@ -30,6 +31,7 @@ class Lane:
         response = send_request(self.socket, turn[0].frame)
         if any(error_codes(turn[0], response)):
             raise ConnectionError(f"error codes {error_codes(turn[0], response)}")
+        self.first_response = response
         self.response_bytes = len(response)
         self.completed_count = 0
         self._marks = [at + k for at in turn[0].error_positions for k in (0, 1)]
@@ -53,11 +55,8 @@ class Lane:
         count = self.socket.recv_into(buffer)
         if not count:
             raise ConnectionError(f"closed after {self.completed_count} responses")
-        size = self.response_bytes
-        for mark in self._marks:
-            if any(buffer[(mark - self._position) % size : count : size]):
-                raise ConnectionError(f"error code in a response after {self.completed_count} responses")
-        completed, self._position = divmod(self._position + count, size)
+        self._check(buffer, count)
+        completed, self._position = divmod(self._position + count, self.response_bytes)
         if completed:
             self.completed_count += completed
             self._send(completed)
@@ -70,6 +69,13 @@ class Lane:
             if not count:
                 return
             due -= count
+
+    def _check(self, buffer: memoryview, count: int) -> None:
+        """Raise ConnectionError if an error code among the received bytes is not 0."""
+        size = self.response_bytes
+        for mark in self._marks:
+            if any(buffer[(mark - self._position) % size : count : size]):
+                raise ConnectionError(f"error code in a response after {self.completed_count} responses")
 
     def _send(self, count: int) -> None:
         if self._limit is not None:
@@ -133,7 +139,7 @@ def _batches(spec: Spec, partition: int) -> list[Exchange]:
     ]
 
 
-def drive(lanes: list[Lane], buffer: memoryview, end: float) -> None:
+def drive(lanes: Sequence[Lane], buffer: memoryview, end: float) -> None:
     """Receive responses and send requests until the time is up or every lane has its count."""
     if len(lanes) == 1:
         _drive_one(lanes[0], buffer, end)
@@ -146,7 +152,7 @@ def _drive_one(lane: Lane, buffer: memoryview, end: float) -> None:
         lane.receive(buffer)
 
 
-def _drive_many(lanes: list[Lane], buffer: memoryview, end: float) -> None:
+def _drive_many(lanes: Sequence[Lane], buffer: memoryview, end: float) -> None:
     with selectors.DefaultSelector() as selector:
         for lane in lanes:
             selector.register(lane.socket, selectors.EVENT_READ, lane)
