@@ -125,6 +125,9 @@ class UncachedFile:
     def is_cached(self, position, size_bytes):
         return position + size_bytes <= self.cached_until
 
+    def read_cached(self, position, size_bytes):
+        return self.read_at(position, size_bytes) if self.is_cached(position, size_bytes) else None
+
     def page_in(self, position, size_bytes):
         assert threading.current_thread() is not threading.main_thread()
         assert self.may_page_in.wait(TIMEOUT_S)
