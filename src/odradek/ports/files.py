@@ -79,6 +79,10 @@ class FileLock(Protocol):
 class FileSystem(Protocol):
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
 
+    def open_cached(self, path: str) -> File | None:
+        """Open a file for reading if that needs no disk access; else, and after any error, return None."""
+        ...
+
     def open_files_max(self) -> int:
         """Return how many files and connections this process may have open."""
         ...

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from odradek.ports.files import Buffer, Space
+from odradek.system.cached_open import CachedOpen
 
 T = TypeVar("T")
 
@@ -184,10 +185,15 @@ class RealFileSystem:
         self._read_threads_max = read_threads_max
         self._pool: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self._cached_open = CachedOpen()
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
+
+    def open_cached(self, path: str) -> RealFile | None:
+        descriptor = self._cached_open.open(path)
+        return RealFile(path, descriptor) if descriptor >= 0 else None
 
     def open_files_max(self) -> int:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

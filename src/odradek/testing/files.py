@@ -308,6 +308,12 @@ class MemoryFileSystem:
             self._change((*self._place(path), _Inode(self._now_ms())))
         return MemoryFile(self, path, self._file(path), writable)
 
+    def open_cached(self, path: str) -> MemoryFile | None:
+        try:
+            return None if self._file(path).cold else self.open(path, writable=False)
+        except OSError:
+            return None
+
     def open_files_max(self) -> int:
         return OPEN_FILES_MAX
 

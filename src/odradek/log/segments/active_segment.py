@@ -116,7 +116,7 @@ class ActiveSegment(LogSegment):
     def time_index(self) -> Buffer:
         return self._indexes.times
 
-    def _is_open(self) -> bool:
+    def _is_file_ready(self) -> bool:
         return True
 
     def _entry_before(self, offset: int) -> Entry | None:

@@ -4,8 +4,8 @@ Files are opened and indexes read on first use, and released by ``OpenSegments``
 missing or invalid index is rebuilt from the batches on first use: immediately if the caller may block,
 otherwise on a thread after ``CorruptIndex`` was raised.
 
-A search that must not block reads only what is in the page cache: each read is its own probe. It raises
-``NotCached`` at the first one that would wait.
+A search that must not block opens and reads only what is in the system's caches: each read is its own probe.
+It raises ``NotCached`` at the first one that would wait.
 
 Invariant: ``size`` is the position after the last complete batch.
 """
@@ -19,7 +19,7 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
-from odradek.log.segments.offset_index import Entry, OffsetIndex
+from odradek.log.segments.offset_index import PAGE_BYTES, Entry, OffsetIndex
 from odradek.log.segments.segment_format import (
     DELETED,
     LOG,
@@ -223,21 +223,30 @@ class LogSegment:
 
     def _open_offsets(self) -> OffsetIndex:
         if self._offsets is None:
-            self._offsets = self._read_offsets()
-            if self._offsets is None:
-                self.rebuild_indexes()
-                assert self._offsets is not None
+            self._load_offsets()
         self.context.opened.use(self)
+        assert self._offsets is not None
         return self._offsets
 
-    def _read_offsets(self) -> OffsetIndex | None:
-        """Read the offset index; None if it is missing or invalid."""
-        try:
+    def _load_offsets(self) -> None:
+        """Read the offset index, or rebuild it if it is missing or invalid."""
+        with suppress(FileNotFoundError):
             file = self.context.files.open(self.path(OFFSET_INDEX), writable=False)
-        except FileNotFoundError:
-            return None
-        content = file.read_at(0, file.size())
-        return OffsetIndex(content, file) if is_valid_offset_index(content, self.size) else None
+            content = file.read_at(0, file.size())
+            if is_valid_offset_index(content, self.size):
+                self._offsets = OffsetIndex(content, file)
+                return
+        self.rebuild_indexes()
+
+    def _load_cached_offsets(self) -> bool:
+        """Read a small and valid offset index if it is in the page cache; return whether that succeeded."""
+        file = self.context.files.open_cached(self.path(OFFSET_INDEX))
+        if file is not None and file.size() <= PAGE_BYTES:
+            content = file.read_cached(0, file.size())
+            if content is not None and is_valid_offset_index(content, self.size):
+                self._offsets = OffsetIndex(content)
+                return True
+        return False
 
     def time_index(self) -> Buffer:
         if self._times is None:
@@ -446,12 +455,15 @@ class LogSegment:
         size_bytes = min(WINDOW_BYTES, self.size - position)
         if self.context.may_block:
             return self.file().read_at(position, size_bytes)
-        window = self.file().read_cached(position, size_bytes) if self._is_open() else None
+        window = self.file().read_cached(position, size_bytes) if self._is_file_ready() else None
         if window is None:
             raise WouldBlock
         return window
 
-    def _is_open(self) -> bool:
+    def _is_file_ready(self) -> bool:
+        """Return whether the log file is open, or could be opened without waiting."""
+        if self._file is None:
+            self._file = self.context.files.open_cached(self.path(LOG))
         return self._file is not None
 
     def _corrupt(self, position: int) -> BrokerError:
@@ -495,7 +507,7 @@ class LogSegment:
     def _entry_before(self, offset: int) -> Entry | None:
         """Return the last index entry for an offset <= ``offset``."""
         may_block = self.context.may_block
-        if self._offsets is None and not may_block:
+        if self._offsets is None and not may_block and not self._load_cached_offsets():
             raise NotCached(offset)
         offsets = self._open_offsets()
         relative = offset - self.base_offset
