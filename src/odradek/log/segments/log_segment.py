@@ -108,7 +108,7 @@ class OpenSegments:
     """LRU of the sealed segments that hold files open."""
 
     def __init__(self, limit: int = OPEN_SEGMENTS_MIN) -> None:
-        self._limit = limit
+        self.limit = limit
         self._segments: OrderedDict[LogSegment, None] = OrderedDict()
 
     @classmethod
@@ -123,7 +123,7 @@ class OpenSegments:
     def use(self, segment: LogSegment) -> None:
         self._segments[segment] = None
         self._segments.move_to_end(segment)
-        while len(self._segments) > self._limit:
+        while len(self._segments) > self.limit:
             self._segments.popitem(last=False)[0].release()
 
     def forget(self, segment: LogSegment) -> None:
