@@ -43,13 +43,13 @@ def test_entry_from_a_position_is_the_first_or_starts_a_later_page(count, positi
     index, _, content = index_of(count)
     entries = OFFSETS.entries(content)
     for position in positions:
-        found = index.first_from_position(position)
+        entry = index.first_from_position(position)
         exact = first_entry_from(content, position)
-        if exact is None or found == exact:
-            assert found == exact or found is None
+        if exact is None or entry == exact:
+            assert entry == exact or entry is None
         else:
-            assert found in entries[::PAGE_ENTRIES] or found is None
-            assert found is None or found > exact
+            assert entry in entries[::PAGE_ENTRIES] or entry is None
+            assert entry is None or entry > exact
 
 
 def test_entry_from_a_position_in_the_loaded_page_is_the_first():

@@ -11,6 +11,7 @@ from odradek.log.segments import page_in
 from odradek.log.segments.log_segment import (
     OPEN_SEGMENTS_MAX,
     OPEN_SEGMENTS_MIN,
+    WINDOW_BYTES,
     NotCached,
     OpenSegments,
     WouldBlock,
@@ -73,6 +74,13 @@ def test_old_offset_is_found_with_one_read(harness: Any, operations: list[str]) 
     assert operations == ["read_cached .log", "is_cached .log", "read_at .log"] * len(offsets)
 
 
+def test_only_what_the_search_has_read_is_not_probed_again(harness: Any) -> None:
+    log = _fill(harness, segments=1, batches=BATCHES)
+    asyncio.run(page_in.load(log.segments, NotCached(0)))
+    for bytes_max, is_recent in ((1, True), (1000, True), (WINDOW_BYTES + 1, False), (1 << 20, False)):
+        assert log.read(0, bytes_max, may_block=False).data.is_recent is is_recent
+
+
 @pytest.mark.sources
 def test_first_read_of_a_segment_opens_two_files_and_needs_no_thread(
     harness: Any, operations: list[str]
@@ -112,10 +120,10 @@ def test_evicted_pages_are_read_on_a_thread(harness: Any, batches: int, suffix: 
         harness.files.evict_from_cache(log.segments[0].path(suffix))
         with pytest.raises(WouldBlock):
             log.read(offset, 1, may_block=False)
-        found = asyncio.run(
+        fetched = asyncio.run(
             page_in.read(log.segments, lambda may_block, at=offset: log.read(at, 1, may_block=may_block))
         )
-        assert decode(found.data.read())[0].offset == offset
+        assert decode(fetched.data.read())[0].offset == offset
     assert harness.files.blocking_reads == 0
 
 
@@ -126,11 +134,11 @@ def test_end_of_a_read_is_not_searched_on_the_event_loop(harness: Any) -> None:
     harness.files.evict_from_cache(segment.path(".log"))
     harness.files.evict_from_cache(segment.path(".index"))
     end_offset = BATCHES - 10
-    found = asyncio.run(
+    fetched = asyncio.run(
         page_in.read(log.segments, lambda may_block: log.read(5, 1 << 20, end_offset, may_block=may_block))
     )
     assert harness.files.blocking_reads == 0
-    assert decode(found.data.read())[-1].offset == end_offset - 1
+    assert decode(fetched.data.read())[-1].offset == end_offset - 1
 
 
 # Stale indexes.
@@ -195,6 +203,15 @@ def test_index_read_while_it_was_rebuilt_is_not_used(harness: Any) -> None:
     harness.files.offload_read = rebuild_meanwhile
     asyncio.run(page_in.load(log.segments, NotCached(3)))
     assert segment.offset_index() is rebuilt.offsets
+
+
+def test_invalid_index_in_the_page_cache_is_rebuilt(harness: Any) -> None:
+    log = _fill(harness, segments=1, batches=20)
+    path = log.segments[0].path(".index")
+    sound = harness.files.read_whole(path)
+    harness.files.write_whole(path, sound[:-3])
+    assert _all_offsets(log) == list(range(20))
+    assert harness.files.read_whole(path) == sound
 
 
 def test_rebuilt_index_is_kept_only_until_it_is_written(harness: Any) -> None:
