@@ -372,8 +372,8 @@ LOG_PLANTS: list[Plant] = [
     Plant(
         "a read in progress survives retention",
         f"{LOG}/segments/log_segment.py",
-        "        self._file = None\n        if OFFSET_INDEX not in self._unwritten:",
-        "        if self._file is not None: self._file.truncate(0)\n        self._file = None\n        if OFFSET_INDEX not in self._unwritten:",
+        "        self._file = None\n        self.release_indexes()",
+        "        if self._file is not None: self._file.truncate(0)\n        self._file = None\n        self.release_indexes()",
         ("unit/log/test_retention.py::test_read_in_progress_survives_retention",),
     ),
 ]

@@ -73,7 +73,6 @@ async def _read_batches(
         return None
     fetched = await page_in.read(
         log.segments,
-        offset,
         lambda may_block: log.read(offset, bytes_max, end_offset, may_block=may_block),
     )
     segment, data = fetched.segment, fetched.data

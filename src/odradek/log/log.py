@@ -12,9 +12,7 @@ from typing import Final
 from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.log.local_log import LocalLog
 from odradek.log.producers.producer_states import ProducerStates
-from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.log_segments import fetch_slice
-from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
 from odradek.log.segments.segment_format import RELATIVE_OFFSET_MAX, Buffer
 from odradek.log.segments.transaction_index import AbortedTransaction
@@ -255,8 +253,6 @@ class Log(LocalLog):
         context = self._context
         context.may_block = may_block
         try:
-            if not may_block and not is_cached(self._segments, offset):
-                raise WouldBlock
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
             raise self.disk_health.error_for(error, "read") from error

@@ -61,7 +61,7 @@ class LogManager:
 
     def _open_directory(self, files: FileSystem, path: str, entropy: Entropy) -> None:
         try:
-            self._add(LogDirectory.open(files, path, entropy))
+            self._add(LogDirectory.open(files, path, entropy, len(self.paths)))
         except DirectoryInUse:
             raise
         except StorageError as failure:

@@ -38,6 +38,10 @@ class File(Protocol):
         """Read up to ``size_bytes`` bytes; fewer only at the end of the file."""
         ...
 
+    def read_cached(self, position: int, size_bytes: int) -> bytes | None:
+        """The same, if this range is in the page cache, or the system cannot tell; else None. Never waits."""
+        ...
+
     def is_cached(self, position: int, size_bytes: int) -> bool:
         """Return whether this range is in the page cache, judging by a few probes.
 
@@ -74,6 +78,14 @@ class FileLock(Protocol):
 
 class FileSystem(Protocol):
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
+
+    def open_cached(self, path: str) -> File | None:
+        """Open a file for reading if that needs no disk access; else, and after any error, return None."""
+        ...
+
+    def open_files_max(self) -> int:
+        """Return how many files and connections this process may have open."""
+        ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -141,7 +153,7 @@ class FileSystem(Protocol):
 class FileSlice:
     """A range of a file, to be sent or read later. The file stays open while slices of it are in use.
 
-    An ``is_recent`` slice was just written by this process, and is in the page cache without a check.
+    An ``is_recent`` slice was just written or read by this process, and is in the page cache without a check.
     """
 
     __slots__ = ("file", "is_recent", "position", "size_bytes")
@@ -157,6 +169,10 @@ class FileSlice:
 
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.size_bytes)
+
+    def read_cached(self) -> bytes | None:
+        """The same, if the range is in the page cache; else None."""
+        return self.read() if self.is_recent else self.file.read_cached(self.position, self.size_bytes)
 
     def starts_cached(self, size_bytes_max: int) -> bool:
         """Return whether the first ``size_bytes_max`` bytes, or all if fewer, are in the page cache."""

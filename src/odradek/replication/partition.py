@@ -428,9 +428,9 @@ class Partition:
             request, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
 
-    async def page_in(self, request: FetchPartition, would_block: WouldBlock) -> None:
+    async def page_in(self, would_block: WouldBlock) -> None:
         """Load into the page cache what a read would have waited for."""
-        await page_in.load(self.log.segments, request.fetch_offset, would_block)
+        await page_in.load(self.log.segments, would_block)
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run a read of this partition's files off the event loop."""

@@ -18,13 +18,16 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import shutil
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from odradek.compiled_modules import mypyc_attr
 from odradek.ports.files import Buffer, Space
+from odradek.system.cached_open import CachedOpen
 
 T = TypeVar("T")
 
@@ -91,6 +94,23 @@ class RealFile:
             parts.append(data)
             received += len(data)
         return b"".join(parts)
+
+    def read_cached(self, position: int, size_bytes: int) -> bytes | None:
+        if _NOWAIT is None:
+            return self.read_at(position, size_bytes)
+        buffer = bytearray(size_bytes)
+        try:
+            received = os.preadv(self._descriptor, (buffer,), position, _NOWAIT)
+            if received < size_bytes and received and not self._ends_at(position + received):
+                return None  # only the first pages are cached
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self.read_at(position, size_bytes)  # the flag is not supported, or this raises the error
+        return bytes(buffer) if received == size_bytes else bytes(buffer[:received])
+
+    def _ends_at(self, position: int) -> bool:
+        return os.preadv(self._descriptor, _PROBE_BUFFER, position, _NOWAIT or 0) == 0
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
         if _NOWAIT is None or size_bytes <= 0:
@@ -167,10 +187,19 @@ class RealFileSystem:
         self._read_threads_max = read_threads_max
         self._pool: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self._cached_open = CachedOpen()
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
+
+    def open_cached(self, path: str) -> RealFile | None:
+        descriptor = self._cached_open.open(path)
+        return RealFile(path, descriptor) if descriptor >= 0 else None
+
+    def open_files_max(self) -> int:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -302,16 +302,20 @@ def _join_if_small(parts: Parts) -> bytes | None:
     for part in parts:
         if not isinstance(part, FileSlice):
             buffers.append(part)
-        elif part.is_recent or part.starts_cached(JOIN_BYTES_MAX):
-            buffers.append(read_range(part))
         else:
-            return None
+            data = part.read_cached()
+            if data is None:
+                return None
+            buffers.append(_whole(part, data))
     return b"".join(buffers)
 
 
 def read_range(part: FileSlice) -> bytes:
     """Read a whole range; raises if it is short, since a truncated frame would corrupt the stream."""
-    data = part.read()
+    return _whole(part, part.read())
+
+
+def _whole(part: FileSlice, data: bytes) -> bytes:
     if len(data) != len(part):
         raise _short_range_error(part)
     return data

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 DISK_BYTES: Final = 1 << 40
 """Reported disk size; not enforced."""
+OPEN_FILES_MAX: Final = 1 << 16
+"""Reported limit; not enforced."""
 PATHS_MAX: Final = 4096
 """Paths of which the names are cached."""
 
@@ -129,6 +131,9 @@ class MemoryFile:
         inode = self._require_open()
         self._files.touch(inode, position, size_bytes)
         return bytes(inode.data[position : position + size_bytes])
+
+    def read_cached(self, position: int, size_bytes: int) -> bytes | None:
+        return self.read_at(position, size_bytes) if self.is_cached(position, size_bytes) else None
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
         return not self._require_open().is_cold(position, size_bytes)
@@ -302,6 +307,15 @@ class MemoryFileSystem:
         if create and self._find(path) is None:
             self._change((*self._place(path), _Inode(self._now_ms())))
         return MemoryFile(self, path, self._file(path), writable)
+
+    def open_cached(self, path: str) -> MemoryFile | None:
+        try:
+            return None if self._file(path).cold else self.open(path, writable=False)
+        except OSError:
+            return None
+
+    def open_files_max(self) -> int:
+        return OPEN_FILES_MAX
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None

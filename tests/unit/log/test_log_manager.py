@@ -154,6 +154,15 @@ def test_log_is_not_created_in_a_directory_that_fails_meanwhile(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("paths", "limit"), [(["/a"], 1000), (PATHS, 333)])
+def test_directories_share_the_open_segments(
+    files: MemoryFileSystem, entropy: Any, paths: list[str], limit: int
+) -> None:
+    files.open_files_max = lambda: 8000  # type: ignore[method-assign]
+    log_manager = LogManager.open(files, paths, entropy)
+    assert [directory._opened.limit for directory in log_manager] == [limit] * len(paths)
+
+
 def test_unusable_directory_is_skipped(files: MemoryFileSystem, entropy: Any) -> None:
     files.write_whole("/b", b"a file where a directory should be")
     log_manager = asyncio.run(_load(LogManager.open(files, PATHS, entropy)))

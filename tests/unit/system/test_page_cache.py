@@ -5,6 +5,7 @@ cached. Connections are tested with files whose cached range is set by the test.
 """
 
 import asyncio
+import ctypes
 import errno
 import os
 import threading
@@ -57,6 +58,22 @@ def test_evicted_range_is_not_cached_until_paged_in(tmp_path):
     assert file.read_at(0, len(content)) == content
 
 
+def test_evicted_range_is_not_read_until_paged_in(tmp_path):
+    file = RealFileSystem().open(str(tmp_path / "a"), create=True)
+    content = os.urandom(64 * 4096)
+    file.append(content)
+    evict(file)
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # disables read-ahead
+    file.read_at(0, 4096)
+    assert file.read_cached(0, 4096) == content[:4096]
+    if can_evict(tmp_path):
+        assert file.read_cached(0, 8192) is None, "only its first page is cached"
+        assert file.read_cached(32 * 4096, 4096) is None
+    file.page_in(0, len(content))
+    assert file.read_cached(0, len(content)) == content
+    assert file.read_cached(len(content) - 5, 4096) == content[-5:]
+
+
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 def test_uncached_probe_step_is_found_anywhere(tmp_path, step):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
@@ -78,9 +95,28 @@ def test_unknown_residency_counts_as_cached(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.preadv", unsupported)
     assert file.is_cached(0, 3)
+    assert file.read_cached(0, 3) == b"abc"
     monkeypatch.setattr("odradek.system.files._NOWAIT", None)
     monkeypatch.delattr("os.preadv")
     assert file.is_cached(0, 3)
+    assert file.read_cached(0, 3) == b"abc"
+
+
+@pytest.mark.parametrize(("code", "calls"), [(errno.ENOSYS, 1), (errno.EPERM, 1), (errno.EAGAIN, 2)])
+def test_cached_open_is_not_tried_again_where_it_is_not_supported(monkeypatch, code, calls):
+    tried = []
+
+    def fail(*arguments):
+        tried.append(arguments)
+        ctypes.set_errno(code)
+        return -1
+
+    monkeypatch.setattr("odradek.system.cached_open._load_system_call", lambda: fail)
+    monkeypatch.setattr("odradek.system.cached_open._NUMBER_IS_KNOWN", True)
+    files = RealFileSystem()
+    assert files.open_cached("/etc/hostname") is None
+    assert files.open_cached("/etc/hostname") is None
+    assert len(tried) == calls
 
 
 def test_reads_use_separate_threads(tmp_path):
@@ -125,6 +161,9 @@ class UncachedFile:
 
     def is_cached(self, position, size_bytes):
         return position + size_bytes <= self.cached_until
+
+    def read_cached(self, position, size_bytes):
+        return self.read_at(position, size_bytes) if self.is_cached(position, size_bytes) else None
 
     def page_in(self, position, size_bytes):
         assert threading.current_thread() is not threading.main_thread()

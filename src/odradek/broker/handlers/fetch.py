@@ -100,7 +100,7 @@ async def _page_in_and_read(
 ) -> Response | PendingResponse[Response]:
     """Page in the data that was not in memory and read again, a bounded number of times."""
     for remaining in reversed(range(PAGE_IN_ATTEMPTS_MAX)):
-        loads = [partition.page_in(requested, error) for partition, requested, error in attempt.would_block]
+        loads = [partition.page_in(error) for partition, error in attempt.would_block]
         await asyncio.gather(*loads)
         attempt = FetchAttempt(request, context, fetch_context, replica_id, may_block=remaining == 0)
         if not attempt.would_block:
@@ -172,7 +172,7 @@ class FetchAttempt:
         self._quota: ReplicationQuotaManager | None = None
         if replica_id >= 0 and replica_manager.leader_quota is not None:
             self._quota = replica_manager.leader_quota if replica_manager.leader_quota.is_active else None
-        self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
+        self.would_block: list[tuple[Partition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._indexes: dict[Hashable, int] | None = None
         """Index of each partition, or of its key in a follower's session, once one of several has changed."""
@@ -286,7 +286,7 @@ class FetchAttempt:
             result = FetchPartitionData(requested, error.code)
         except WouldBlock as error:
             assert partition is not None
-            self.would_block.append((partition, requested, error))
+            self.would_block.append((partition, error))
             return FetchPartitionData(requested, ErrorCode.NONE)
         if result.error or result.diverging_epoch >= 0:
             self._must_respond = True

@@ -55,7 +55,9 @@ ConfigOf = Callable[[str], LogConfig]
 class LogDirectory:
     """Created by ``open``. Not thread-safe."""
 
-    def __init__(self, files: FileSystem, path: str, entropy: Entropy, lock: FileLock) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, entropy: Entropy, lock: FileLock, directories: int = 1
+    ) -> None:
         self.path = path
         self.had_clean_shutdown = False
         self.failure: StorageError | None = None
@@ -79,15 +81,15 @@ class LogDirectory:
         self._rolled = RolledLogs()
         self._has_truncated = False
         self._pending_deletes = PendingDirectoryDeletes(files)
-        self._opened = OpenSegments()
+        self._opened = OpenSegments.for_directory(files.open_files_max(), directories)
         self._checkpoints = OffsetCheckpoints(files, path)
         self._unopened: dict[TopicPartition, LogToLoad] = {}
         self._is_loaded = False
 
     @classmethod
-    def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
-        """Create the directory if it does not exist, and lock it."""
-        return cls(files, path, entropy, lock_directory(files, path))
+    def open(cls, files: FileSystem, path: str, entropy: Entropy, directories: int = 1) -> LogDirectory:
+        """Create the directory, one of several, if it does not exist, and lock it."""
+        return cls(files, path, entropy, lock_directory(files, path), directories)
 
     @property
     def problems(self) -> list[str]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from odradek.log.segments.log_segment import LogSegment, SegmentContext, TimestampOffset
+from odradek.log.segments.offset_index import Entry, first_entry_from
 from odradek.log.segments.segment_format import (
     LOG,
     OFFSET_INDEX,
@@ -114,6 +115,15 @@ class ActiveSegment(LogSegment):
 
     def time_index(self) -> Buffer:
         return self._indexes.times
+
+    def _is_file_ready(self) -> bool:
+        return True
+
+    def _entry_before(self, offset: int) -> Entry | None:
+        return OFFSETS.lookup(self._indexes.offsets, offset - self.base_offset)
+
+    def _entry_from(self, position: int) -> Entry | None:
+        return first_entry_from(self._indexes.offsets, position)
 
     def position_before(self, offset: int) -> int:
         if offset < self.tail_floor:

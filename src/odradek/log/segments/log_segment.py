@@ -1,15 +1,17 @@
 """A sealed segment: a file of batches with sparse offset and time indexes.
 
-Files are opened and indexes mapped on first use, and released by ``OpenSegments`` when too many are open. A
+Files are opened and indexes read on first use, and released by ``OpenSegments`` when too many are open. A
 missing or invalid index is rebuilt from the batches on first use: immediately if the caller may block,
 otherwise on a thread after ``CorruptIndex`` was raised.
+
+A search that must not block opens and reads only what is in the system's caches: each read is its own probe.
+It raises ``NotCached`` at the first one that would wait.
 
 Invariant: ``size`` is the position after the last complete batch.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,11 +19,11 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
+from odradek.log.segments.offset_index import PAGE_BYTES, Entry, OffsetIndex
 from odradek.log.segments.segment_format import (
     DELETED,
     LOG,
     OFFSET_INDEX,
-    OFFSETS,
     RELATIVE_OFFSET_MAX,
     SEGMENT_SUFFIXES,
     SNAPSHOT,
@@ -50,8 +52,12 @@ from odradek.ports.files import File, FileSystem
 from odradek.records.codec import decode_batch, read_headers
 from odradek.records.layout import BatchHeader
 
-OPEN_SEGMENTS_MAX: Final = 256
-"""Sealed segments that may hold files open; each holds up to four."""
+FILES_PER_SEGMENT: Final = 2
+"""Files of an open sealed segment: the log file, and an index of more than a page."""
+
+OPEN_SEGMENTS_MIN: Final = 64
+OPEN_SEGMENTS_MAX: Final = 4096
+"""Open sealed segments of a log directory; each needs up to 10 kB of memory, or 25 kB with a full index."""
 
 WINDOW_BYTES: Final = 8192
 """Bytes per read while searching for a batch: twice Kafka's default index interval."""
@@ -64,6 +70,14 @@ _SMALLEST = 26
 
 class WouldBlock(Exception):
     """Raised when a search would wait for the disk and must not; ``page_in`` loads what it needs."""
+
+
+class NotCached(WouldBlock):
+    """Raised when a search for an offset needs files or pages that are not in memory."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"a search for offset {offset} would wait for the disk")
+        self.offset = offset
 
 
 class CorruptIndex(WouldBlock):
@@ -80,6 +94,8 @@ class BatchPosition(NamedTuple):
     last_offset: int
     size_bytes: int
     max_timestamp: int
+    read_end: int
+    """End of the part of the log file that was read to find the batch."""
 
 
 class TimestampOffset(NamedTuple):
@@ -91,9 +107,15 @@ class TimestampOffset(NamedTuple):
 class OpenSegments:
     """LRU of the sealed segments that hold files open."""
 
-    def __init__(self, limit: int = OPEN_SEGMENTS_MAX) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = OPEN_SEGMENTS_MIN) -> None:
+        self.limit = limit
         self._segments: OrderedDict[LogSegment, None] = OrderedDict()
+
+    @classmethod
+    def for_directory(cls, open_files_max: int, directories: int) -> OpenSegments:
+        """Return the LRU of a log directory: all of them may use a quarter of the files of the process."""
+        share = open_files_max // 4 // FILES_PER_SEGMENT // directories
+        return cls(min(max(share, OPEN_SEGMENTS_MIN), OPEN_SEGMENTS_MAX))
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -101,7 +123,7 @@ class OpenSegments:
     def use(self, segment: LogSegment) -> None:
         self._segments[segment] = None
         self._segments.move_to_end(segment)
-        while len(self._segments) > self._limit:
+        while len(self._segments) > self.limit:
             self._segments.popitem(last=False)[0].release()
 
     def forget(self, segment: LogSegment) -> None:
@@ -160,7 +182,6 @@ class LogSegment:
         "_max_timestamp_and_offset",
         "_modified_ms",
         "_offsets",
-        "_offsets_file",
         "_times",
         "_unwritten",
         "base_offset",
@@ -173,8 +194,7 @@ class LogSegment:
         self.base_offset = base_offset
         self.size = size
         self._file: File | None = None
-        self._offsets: Buffer | None = None
-        self._offsets_file: File | None = None  # for residency checks of the mapped index
+        self._offsets: OffsetIndex | None = None
         self._times: Buffer | None = None
         self._aborted: Sequence[AbortedTransaction] | None = None
         self._max_timestamp_and_offset: TimestampOffset | None = None
@@ -198,36 +218,61 @@ class LogSegment:
         return self._file
 
     def offset_index(self) -> Buffer:
+        """Return all entries of the offset index. Blocks."""
+        return self._open_offsets().read_all()
+
+    def _open_offsets(self) -> OffsetIndex:
         if self._offsets is None:
-            self._offsets, self._offsets_file = self._map(OFFSET_INDEX)
-            if not is_valid_offset_index(self._offsets, self.size):
-                self.rebuild_indexes()
+            self._load_offsets()
         self.context.opened.use(self)
+        assert self._offsets is not None
         return self._offsets
+
+    def _load_offsets(self) -> None:
+        """Read the offset index, or rebuild it if it is missing or invalid."""
+        with suppress(FileNotFoundError):
+            file = self.context.files.open(self.path(OFFSET_INDEX), writable=False)
+            content = file.read_at(0, file.size())
+            if is_valid_offset_index(content, self.size):
+                self._offsets = OffsetIndex(content, file)
+                return
+        self.rebuild_indexes()
+
+    def _load_cached_offsets(self) -> bool:
+        """Read a small and valid offset index if it is in the page cache; return whether that succeeded."""
+        file = self.context.files.open_cached(self.path(OFFSET_INDEX))
+        if file is not None and file.size() <= PAGE_BYTES:
+            content = file.read_cached(0, file.size())
+            if content is not None and is_valid_offset_index(content, self.size):
+                self._offsets = OffsetIndex(content)
+                return True
+        return False
 
     def time_index(self) -> Buffer:
         if self._times is None:
-            self._times, _ = self._map(TIME_INDEX)
+            self._times = self._map_times()
             if not is_valid_time_index(self._times):
                 self.rebuild_indexes()
         self.context.opened.use(self)
         return self._times
 
-    def _map(self, suffix: str) -> tuple[memoryview, File | None]:
+    def _map_times(self) -> Buffer:
         try:
-            file = self.context.files.open(self.path(suffix), writable=False)
+            return self.context.files.open(self.path(TIME_INDEX), writable=False).map()
         except FileNotFoundError:
-            return memoryview(b"?"), None  # invalid size: forces a rebuild
-        return file.map(), file
+            return b"?"  # invalid size: forces a rebuild
 
     def release(self) -> None:
-        """Drop open files and maps. A file closes once its last slice is gone too."""
+        """Drop open files and indexes. A file closes once its last slice is gone too."""
         self._file = None
-        if OFFSET_INDEX not in self._unwritten:
-            self._offsets = self._offsets_file = None
-            self._times = None
+        self.release_indexes()
         if self._aborted and TRANSACTION_INDEX not in self._unwritten:
             self._aborted = None
+
+    def release_indexes(self) -> None:
+        """Drop the indexes that can be read again."""
+        if OFFSET_INDEX not in self._unwritten:
+            self._offsets = self._times = None
 
     def close(self) -> None:
         self.context.opened.forget(self)
@@ -376,20 +421,20 @@ class LogSegment:
 
     def set_indexes(self, indexes: IndexBuilder) -> None:
         """Use these in-memory indexes."""
-        self._offsets, self._offsets_file, self._times = indexes.offsets, None, indexes.times
+        self._offsets, self._times = OffsetIndex(indexes.offsets), indexes.times
         self._max_timestamp_and_offset = TimestampOffset(
             indexes.max_timestamp, indexes.offset_of_max_timestamp
         )
 
     def walk(self, position: int) -> Iterator[BatchPosition]:
         """Yield the batches from ``position``, which must be the start of a batch."""
-        file, end = self.file(), self.size
+        end = self.size
         window, start = b"", position
         while position < end:
             at = position - start
             if at + 43 > len(window):
                 start, at = position, 0
-                window = file.read_at(position, min(WINDOW_BYTES, end - position))
+                window = self._read_window(position)
             if len(window) - at < _SMALLEST:
                 raise self._corrupt(position)
             base_offset, length, magic = _BATCH_START.unpack_from(window, at)
@@ -402,8 +447,24 @@ class LogSegment:
                 delta, timestamp = _DELTA_AND_TIMESTAMP.unpack_from(window, at + 23)
             elif magic == 1:
                 timestamp = _LEGACY_TIMESTAMP.unpack_from(window, at + 18)[0]
-            yield BatchPosition(position, base_offset, base_offset + delta, length + 12, timestamp)
+            read_end = start + len(window)
+            yield BatchPosition(position, base_offset, base_offset + delta, length + 12, timestamp, read_end)
             position += length + 12
+
+    def _read_window(self, position: int) -> bytes:
+        size_bytes = min(WINDOW_BYTES, self.size - position)
+        if self.context.may_block:
+            return self.file().read_at(position, size_bytes)
+        window = self.file().read_cached(position, size_bytes) if self._is_file_ready() else None
+        if window is None:
+            raise WouldBlock
+        return window
+
+    def _is_file_ready(self) -> bool:
+        """Return whether the log file is open, or could be opened without waiting."""
+        if self._file is None:
+            self._file = self.context.files.open_cached(self.path(LOG))
+        return self._file is not None
 
     def _corrupt(self, position: int) -> BrokerError:
         return BrokerError(
@@ -414,9 +475,14 @@ class LogSegment:
 
     def locate(self, offset: int) -> BatchPosition | None:
         """Return the first batch whose last offset is >= ``offset``."""
-        for batch in self._walk_from_index(offset):
-            if batch.last_offset >= offset:
-                return batch
+        try:
+            for batch in self._walk_from_index(offset):
+                if batch.last_offset >= offset:
+                    return batch
+        except CorruptIndex:
+            raise
+        except WouldBlock:
+            raise NotCached(offset) from None
         return None
 
     def _walk_from_index(self, offset: int) -> Iterator[BatchPosition]:
@@ -424,7 +490,7 @@ class LogSegment:
 
         An entry that does not point to its batch proves the index corrupt: it is rebuilt.
         """
-        entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
+        entry = self._entry_before(offset)
         if entry is None:
             return self.walk(0)
         batches = self.walk(entry[1])
@@ -435,8 +501,23 @@ class LogSegment:
         if first is not None and first.last_offset == self.base_offset + entry[0]:
             return chain((first,), batches)
         self.rebuild_indexes()
-        entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
+        entry = self._entry_before(offset)
         return self.walk(entry[1] if entry else 0)
+
+    def _entry_before(self, offset: int) -> Entry | None:
+        """Return the last index entry for an offset <= ``offset``."""
+        may_block = self.context.may_block
+        if self._offsets is None and not may_block and not self._load_cached_offsets():
+            raise NotCached(offset)
+        offsets = self._open_offsets()
+        relative = offset - self.base_offset
+        if not offsets.load_page(relative, may_block):
+            raise NotCached(offset)
+        return offsets.lookup(relative)
+
+    def _entry_from(self, position: int) -> Entry | None:
+        """Return an index entry at or after ``position``, not always the first."""
+        return self._open_offsets().first_from_position(position)
 
     def position_before(self, offset: int) -> int:
         """Return the end position of the batches that lie entirely below ``offset``."""
@@ -445,14 +526,13 @@ class LogSegment:
 
     def indexed_position_before(self, offset: int) -> int:
         """Return a position at or before that, using only the index."""
-        entry = OFFSETS.lookup(self.offset_index(), offset - 1 - self.base_offset)
+        entry = self._entry_before(offset - 1)
         return entry[1] if entry else 0
 
     def indexed_offset_after(self, position: int) -> int | None:
         """Return the offset of an indexed batch at or after ``position``, if there is one."""
-        index = self.offset_index()
-        number = bisect_left(range(OFFSETS.count(index)), position, key=lambda n: OFFSETS.entry(index, n)[1])
-        return self.base_offset + OFFSETS.entry(index, number)[0] if number < OFFSETS.count(index) else None
+        entry = self._entry_from(position)
+        return self.base_offset + entry[0] if entry else None
 
     def next_offset(self) -> int:
         """Return the offset after the last batch, or the base offset of an empty segment."""

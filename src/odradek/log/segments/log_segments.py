@@ -167,7 +167,15 @@ class LogSegments:
             size_bytes = end - batch.position
             if size_bytes <= 0:
                 return EMPTY_FETCH
-            return fetch_slice(segment, batch.position, size_bytes, batch.size_bytes, bytes_max, at_least_one)
+            return fetch_slice(
+                segment,
+                batch.position,
+                size_bytes,
+                batch.size_bytes,
+                bytes_max,
+                at_least_one,
+                read_end=batch.read_end,
+            )
         return EMPTY_FETCH
 
     def aborted_transactions_between(
@@ -265,13 +273,14 @@ def fetch_slice(
     bytes_max: int,
     at_least_one: bool,
     is_recent: bool = False,
+    read_end: int = 0,
 ) -> FetchDataInfo:
-    """Return as much of a range as ``bytes_max`` allows."""
+    """Return as much of a range as ``bytes_max`` allows. It was just read up to ``read_end``."""
     allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
     size_bytes = min(size_bytes, allowed)
     if size_bytes <= 0:
         return FetchDataInfo(b"", first_entry_incomplete=True)
-    part = FileSlice(segment.file(), position, size_bytes, is_recent)
+    part = FileSlice(segment.file(), position, size_bytes, is_recent or position + size_bytes <= read_end)
     return FetchDataInfo(part, allowed < first_bytes, segment)
 
 

@@ -9,8 +9,8 @@ meanwhile) are ignored: the loop's search reports them.
 If a copy finds a corrupt index, the thread rebuilds it. A segment that is still part of the log uses the
 rebuilt index immediately; another thread then writes the file.
 
-A copy reads indexes instead of mapping them: a mapped file that is truncated meanwhile ends the process with
-SIGBUS.
+A copy reads time indexes instead of mapping them: a mapped file that is truncated meanwhile ends the process
+with SIGBUS.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import Final, TypeVar
 
 from odradek.log.segments.active_segment import ActiveSegment
 from odradek.log.segments.log_segment import (
-    WINDOW_BYTES,
     CorruptIndex,
     LogSegment,
+    NotCached,
     OpenSegments,
     SegmentContext,
     TimestampOffset,
     WouldBlock,
 )
 from odradek.log.segments.log_segments import AbortedTransactionsNotLoaded, LogSegments
-from odradek.log.segments.segment_format import LOG, OFFSET_INDEX, OFFSETS, TIME_INDEX, IndexBuilder
+from odradek.log.segments.offset_index import OffsetIndex
+from odradek.log.segments.segment_format import LOG, OFFSET_INDEX, TIME_INDEX, Buffer, IndexBuilder
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 
 T = TypeVar("T")
@@ -54,16 +55,16 @@ _NO_END: Final = 2**63 - 1
 class SegmentCopy(LogSegment):
     """Read-only view of a segment's files, for use on a thread."""
 
-    __slots__ = ("_has_read_index", "_is_active", "rebuilt")
+    __slots__ = ("_is_active", "_original_offsets", "rebuilt")
 
     def __init__(self, original: LogSegment, context: SegmentContext) -> None:
         super().__init__(context, original.base_offset, original.size)
         self.rebuilt: IndexBuilder | None = None
-        self._has_read_index = False
+        self._original_offsets = original._offsets
         self._is_active = isinstance(original, ActiveSegment)
         if isinstance(original, ActiveSegment):
             self._file = original.log_file
-            self._offsets = bytes(original.offset_index())
+            self._offsets = OffsetIndex(bytes(original.offset_index()))
             self._times = bytes(original.time_index())
             self._max_timestamp_and_offset = original.max_timestamp_and_offset()
             self._aborted = list(original.aborted())
@@ -72,16 +73,17 @@ class SegmentCopy(LogSegment):
             self._max_timestamp_and_offset = original._max_timestamp_and_offset
             self._modified_ms = original._modified_ms
             self._aborted = original._aborted
+            if original._offsets is not None:
+                self._offsets = original._offsets.copy()
             if original.has_unwritten:
-                self._offsets, self._times = original._offsets, original._times
+                self._times = original._times
                 self._unwritten = original._unwritten
 
-    def _map(self, suffix: str) -> tuple[memoryview, None]:
-        self._has_read_index |= suffix == OFFSET_INDEX
+    def _map_times(self) -> Buffer:
         try:
-            return memoryview(self.context.files.read_whole(self.path(suffix))), None
+            return self.context.files.read_whole(self.path(TIME_INDEX))
         except FileNotFoundError:
-            return memoryview(b"?"), None
+            return b"?"
 
     def rebuild_indexes(self) -> None:
         """Rebuild the indexes in memory. Indexes of an active segment are in memory and never corrupt."""
@@ -102,6 +104,8 @@ class SegmentCopy(LogSegment):
             return
         if self.rebuilt is not None:
             original.set_indexes(self.rebuilt)
+        elif self._offsets is not None and original._offsets is self._original_offsets:
+            original._offsets = self._offsets
         original._max_timestamp_and_offset = (
             original._max_timestamp_and_offset or self._max_timestamp_and_offset
         )
@@ -113,70 +117,31 @@ class SegmentCopy(LogSegment):
             original._file = self._file
         if original._file is not None or original._offsets is not None or original._aborted:
             original.context.opened.use(original)
-        if self._has_read_index:
-            self._map_index_for(original)
-
-    def _map_index_for(self, original: LogSegment) -> None:
-        """Map the index that was read here, as its pages are cached. Errors are left to the next search."""
-        original.context.may_block = False
-        try:
-            original.offset_index()
-        except (OSError, CorruptIndex):
-            return
-        finally:
-            original.context.may_block = True
-
-
-def is_cached(segments: LogSegments, offset: int) -> bool:
-    """Return whether an offset can be looked up without disk I/O."""
-    segment = segments[_index_of(segments, offset)]
-    if not isinstance(segment, ActiveSegment) and not _is_open_and_cached(segment):
-        return False
-    start, end = _search_range(segment, offset)
-    return segment.file().is_cached(start, end - start)
 
 
 def _index_of(segments: LogSegments, offset: int) -> int:
     return max(bisect_right(segments._base_offsets, offset) - 1, 0)
 
 
-def _is_open_and_cached(segment: LogSegment) -> bool:
-    """Return whether the files of a sealed segment are open and its offset index is in memory."""
-    if segment._file is None or segment._offsets is None:
-        return False
-    index = segment._offsets_file
-    return index is None or index.is_cached(0, len(segment._offsets))
-
-
-def _search_range(segment: LogSegment, offset: int) -> tuple[int, int]:
-    """Return the range of the log file that a lookup reads: from one index entry to the next."""
-    index = segment.offset_index()
-    number = OFFSETS.floor(index, offset - segment.base_offset)
-    start = OFFSETS.entry(index, number)[1] if number >= 0 else 0
-    is_last = number + 1 == OFFSETS.count(index)
-    end = segment.size if is_last else OFFSETS.entry(index, number + 1)[1] + WINDOW_BYTES
-    return start, min(end, segment.size)
-
-
-async def read(segments: LogSegments, offset: int, look: Callable[[bool], T]) -> T:
+async def read(segments: LogSegments, look: Callable[[bool], T]) -> T:
     """Call ``look(may_block)`` without blocking if possible, paging in what it needs in between."""
     for _ in range(PAGE_IN_ATTEMPTS_MAX):
         try:
             return look(False)
         except WouldBlock as error:
-            await load(segments, offset, error)
+            await load(segments, error)
     return look(True)
 
 
-async def load(segments: LogSegments, offset: int, error: WouldBlock) -> None:
-    """Load what a read from ``offset`` would have blocked on."""
+async def load(segments: LogSegments, error: WouldBlock) -> None:
+    """Load what a read would have blocked on."""
     if isinstance(error, CorruptIndex):
         with suppress(OSError, BrokerError):
             await _run_on_copies(segments, [error.segment], lambda copies: copies[0].rebuild_indexes())
     elif isinstance(error, AbortedTransactionsNotLoaded):
         await _read_aborted(segments, error.segment, error.end_offset)
-    else:
-        await load_for_read(segments, offset)
+    elif isinstance(error, NotCached):
+        await load_for_read(segments, error.offset)
 
 
 async def _read_aborted(segments: LogSegments, first: LogSegment, end_offset: int) -> None:
@@ -202,7 +167,7 @@ async def load_timestamps(segments: LogSegments, chosen: Sequence[LogSegment]) -
 
 
 async def load_for_read(segments: LogSegments, offset: int) -> None:
-    """Load the index pages and batch headers that a read from ``offset`` accesses."""
+    """Load the index pages and batch headers that a search for ``offset`` accesses."""
     first = _index_of(segments, offset)
     chosen = [segments[number] for number in range(first, len(segments))[:SEGMENTS_READ_MAX]]
     with suppress(OSError, BrokerError):
@@ -291,5 +256,6 @@ async def _write_indexes(segment: LogSegment, indexes: IndexBuilder) -> None:
             # A full disk or a removed segment: the indexes are in memory and can be rebuilt.
             with suppress(OSError):
                 await context.files.offload(work)
+                segment.release_indexes()  # read again, they need less memory
         finally:
             context.rebuilding.discard(base_offset)

@@ -477,9 +477,7 @@ def common_end(current: Log, future: Log) -> int:
 async def _page_in(current: Log, offset: int) -> None:
     """Page in what the event loop needs to find a batch without waiting for the disk."""
     with suppress(BrokerError):  # the read itself will raise it
-        await page_in.read(
-            current.segments, offset, lambda may_block: current.read(offset, 1, may_block=may_block)
-        )
+        await page_in.read(current.segments, lambda may_block: current.read(offset, 1, may_block=may_block))
 
 
 async def _first_base_offset(current: Log, source: LogDirectory) -> int:

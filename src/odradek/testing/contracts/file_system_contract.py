@@ -145,6 +145,16 @@ class FileContract:
         assert file.is_cached(299_999, 1)
         assert file.is_cached(0, 0)
 
+    def test_cached_range_is_read(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        assert file.read_cached(0, 10) == b""
+        file.append(b"0123456789")
+        assert file.read_cached(2, 3) == b"234"
+        assert file.read_cached(8, 100) == b"89"
+        assert file.read_cached(50, 10) == b""
+        part = FileSlice(file, 3, 4)
+        assert part.read_cached() == b"3456"
+
     def test_range_beyond_end_counts_as_cached(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         assert file.is_cached(0, 10)
@@ -179,6 +189,17 @@ class FileContract:
 
 class FileSystemContract:
     """Paths, locks and threads, with the fixtures of ``FileContract``."""
+
+    def test_file_opened_without_waiting(self, files: FileSystem, directory: str) -> None:
+        assert files.open_cached(f"{directory}/none") is None
+        files.open(f"{directory}/a", create=True).append(b"abc")
+        file = files.open_cached(f"{directory}/a")
+        if file is not None:  # not every system can
+            assert (file.path, file.size(), file.read_at(0, 9)) == (f"{directory}/a", 3, b"abc")
+            file.close()
+
+    def test_limit_on_open_files(self, files: FileSystem) -> None:
+        assert files.open_files_max() >= 64
 
     def test_disk_space(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")

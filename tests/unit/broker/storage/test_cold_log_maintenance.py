@@ -6,6 +6,7 @@ here, as after a start.
 
 import pytest
 
+from odradek.log.segments.offset_index import OffsetIndex
 from odradek.model.protocol_enums import IsolationLevel
 from odradek.records.batch import BatchBuilder
 from odradek.records.control_records import ControlRecordType, EndTransactionMarker
@@ -86,7 +87,7 @@ def test_index_found_corrupt_during_a_read_is_rebuilt_on_a_thread(run_scenario):
         segment = log_of(harness).segments[1]
         wrong = bytearray(segment.offset_index())
         wrong[7] ^= 3
-        segment._offsets, segment._offsets_file = bytes(wrong), None
+        segment._offsets = OffsetIndex(bytes(wrong))
         files = harness.cluster.files
         in_threads = []
         offload_read = files.offload_read
