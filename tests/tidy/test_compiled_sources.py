@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,9 +53,21 @@ def waits_while_handling(tree: ast.AST) -> Iterator[int]:
 def positional_only_beside_keywords(tree: ast.AST) -> Iterator[int]:
     """Yield functions that would refuse a keyword with the name of a positional-only parameter."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if node.args.posonlyargs and node.args.kwarg:
-                yield node.lineno
+        if isinstance(node, ast.arguments) and node.posonlyargs and node.kwarg:
+            yield node.kwarg.lineno
+
+
+def classes(paths: Iterable[Path]) -> Iterator[ast.ClassDef]:
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node
+
+
+def is_closed(node: ast.ClassDef) -> bool:
+    """Return whether only compiled classes may inherit from a compiled class."""
+    described = " ".join(map(ast.unparse, [*node.bases, *node.decorator_list]))
+    return not re.search("Protocol|Error|Exception|NamedTuple|Enum|allow_interpreted_subclasses", described)
 
 
 @pytest.mark.parametrize("path", compiled(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -63,6 +75,18 @@ def test_compiled_source_keeps_to_what_is_compiled_correctly(path: Path) -> None
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert list(waits_while_handling(tree)) == []
     assert list(positional_only_beside_keywords(tree)) == []
+
+
+def test_only_compiled_classes_inherit_from_closed_ones() -> None:
+    closed = {node.name for node in classes(compiled()) if is_closed(node)}
+    interpreted = set(PACKAGE.rglob("*.py")) - set(compiled())
+    wrong = [
+        (node.name, ast.unparse(base))
+        for node in classes(interpreted)
+        for base in node.bases
+        if ast.unparse(base).partition("[")[0] in closed
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

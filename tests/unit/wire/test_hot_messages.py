@@ -309,7 +309,6 @@ def released() -> memoryview:
         (memoryview(bytes(20)),),
         (memoryview(bytes(20)), 0, 0),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_unusual_frames_decode_equally(version: int, arguments: tuple[Any, ...]) -> None:

@@ -24,7 +24,7 @@ BATCHES = 2000  # with an index entry for each, more than three pages
 DENSE = {"index_interval_bytes": 0}
 
 
-def _fill(harness: Any, segments: int, batches: int, **config: Any) -> Log:
+def _fill(harness: Any, segments: int, batches: int, **config: Any) -> Any:
     """Create a log with some sealed segments of one-record batches, and an empty active one."""
     log: Log = harness.create(**DENSE, **config)
     for _ in range(segments):
@@ -56,7 +56,11 @@ def operations(monkeypatch: pytest.MonkeyPatch, harness: Any) -> list[str]:
     return recorded
 
 
-def _read(log: Log, offset: int, **options: Any) -> list[int]:
+def _reading(log: Any, offset: int) -> Callable[[bool], Any]:
+    return lambda may_block: log.read(offset, 1, may_block=may_block)
+
+
+def _read(log: Any, offset: int, **options: Any) -> list[int]:
     data = log.read(offset, 1, may_block=False, **options).data
     return [record.offset for record in decode(data if isinstance(data, bytes) else data.read())]
 
@@ -120,9 +124,7 @@ def test_evicted_pages_are_read_on_a_thread(harness: Any, batches: int, suffix: 
         harness.files.evict_from_cache(log.segments[0].path(suffix))
         with pytest.raises(WouldBlock):
             log.read(offset, 1, may_block=False)
-        fetched = asyncio.run(
-            page_in.read(log.segments, lambda may_block, at=offset: log.read(at, 1, may_block=may_block))
-        )
+        fetched = asyncio.run(page_in.read(log.segments, _reading(log, offset)))
         assert decode(fetched.data.read())[0].offset == offset
     assert harness.files.blocking_reads == 0
 
@@ -144,12 +146,10 @@ def test_end_of_a_read_is_not_searched_on_the_event_loop(harness: Any) -> None:
 # Stale indexes.
 
 
-def _all_offsets(log: Log) -> list[int]:
+def _all_offsets(log: Any) -> list[int]:
     offsets, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
-        read = asyncio.run(
-            page_in.read(log.segments, lambda may_block, at=offset: log.read(at, 1, may_block=may_block))
-        )
+        read = asyncio.run(page_in.read(log.segments, _reading(log, offset)))
         offsets += [record.offset for record in decode(read.data.read()) if record.offset >= offset]
         offset = offsets[-1] + 1
     return offsets

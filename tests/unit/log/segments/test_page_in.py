@@ -10,7 +10,7 @@ from tests.unit.log.conftest import LogHarness
 
 from odradek.log.log import Log
 from odradek.log.segments import page_in
-from odradek.log.segments.page_in import SegmentCopy
+from odradek.log.segments.segment_copy import SegmentCopy
 
 
 def _fill(harness: Any, segment_timestamps: list[int]) -> Log:
