@@ -37,7 +37,10 @@ def _plain_headers(headers: object) -> bytes | None:
     for pair in headers:
         if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str or not _is_plain(pair[1]):
             return None
-    return encode_headers(headers)
+    try:
+        return encode_headers(headers)
+    except UnicodeEncodeError:
+        return None
 
 
 class _Topic:

@@ -39,7 +39,7 @@ class PartitionerFixture:
         self.sticky_partitioner = StickyPartitioner(
             self.accumulator, self.clock, 7, self.blocked, batch_bytes=BATCH_BYTES, **options
         )
-        self.appender = RecordAppender(lambda *args: None)
+        self.appender = RecordAppender(lambda *args: None, lambda: 0)
         self.topic: TopicMetadata = topic_metadata(
             "t",
             bytes(16),
