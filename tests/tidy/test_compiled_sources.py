@@ -29,8 +29,8 @@ def table(name: str) -> tuple[str, ...]:
 
 
 def compiled() -> list[Path]:
-    found = {path for pattern in table("COMPILED") for path in PACKAGE.glob(pattern)}
-    return sorted(found - {PACKAGE / path for path in table("INTERPRETED")})
+    named = {path for pattern in table("COMPILED") for path in PACKAGE.glob(pattern)}
+    return sorted(named - {PACKAGE / path for path in table("INTERPRETED")})
 
 
 def waits_while_handling(tree: ast.AST) -> Iterator[int]:

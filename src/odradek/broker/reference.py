@@ -64,8 +64,8 @@ def _api_lines() -> Iterator[str]:
     yield _SUPPORTED_HEAD
     for handler in supported:
         name = API_BY_KEY[handler.api_key].name
-        module = handler.load()[0].__module__.rpartition(".")[2]
-        yield f"| {handler.api_key} | {name} | {_range(handler.versions)} | `handlers/{module}.py` |\n"
+        module = f"handlers/{getattr(handler.load, '__name__', '')}.py"
+        yield f"| {handler.api_key} | {name} | {_range(handler.versions)} | `{module}` |\n"
     yield _UNSUPPORTED_HEAD
     keys = {handler.api_key for handler in supported}
     yield ", ".join(f"{api.name} ({api.key}: {_range(api.versions)})" for api in APIS if api.key not in keys)

@@ -18,6 +18,7 @@ def _load_from(module: str, handle: str | None = None, error_response: str = "er
         imported = import_module(f"{__name__}.{module}")
         return getattr(imported, handle or module), getattr(imported, error_response)
 
+    load.__name__ = module  # named in the reference of APIs
     return load
 
 
@@ -83,5 +84,7 @@ def _load_api_versions() -> tuple[Any, Any]:
     api_versions = import_module(f"{__name__}.api_versions")
     return api_versions.api_versions_of(HANDLERS), api_versions.error_response
 
+
+_load_api_versions.__name__ = "api_versions"
 
 HANDLERS = (*_SUPPORTED, Handler(18, range(5), _load_api_versions))
