@@ -144,7 +144,7 @@ def codec_extensions() -> list[Extension]:
 def generate_hot_messages() -> bool:
     """Generate the Cython source of hot messages; return whether there is one."""
     command = [sys.executable, "-m", "odradek.wire.hot_messages_generator"]
-    variables = {**os.environ, "PYTHONPATH": "src", "ODRADEK_PURE": "1"}
+    variables = {**os.environ, "PYTHONPATH": "src", "ODRADEK_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         print(f"the codecs of hot messages are not compiled: {result.stderr}", file=sys.stderr)

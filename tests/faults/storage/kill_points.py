@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.broker_partitions import append, create, first_offset, read_records
+from tests.faults.broker_partitions import append, create, fetch_page, first_offset, read_records
 from tests.faults.fault_report import FaultReport
 from tests.faults.storage.self_killing_broker import TRACE
 from tests.support.broker import STOP_SECONDS_MAX, Broker
@@ -29,6 +29,7 @@ from tests.support.record_batches import HandMadeBatch, record
 LOAD_SECONDS_MAX = 20.0
 """A point not reached by then may be reached during shutdown; else it is reported as not reached."""
 TRACE_SECONDS = 3.0
+FLUSH_SECONDS_MAX = 10.0
 KEYS = 12
 MOVE_EVERY = 150
 """Batches between moves of a log, if the last move has finished."""
@@ -239,6 +240,8 @@ class KillRun:
     def look(self, connection: RawConnection, when: str) -> None:
         for topic, sent in self.topics.items():
             try:
+                if topic == FLUSHED:
+                    self._wait_for_the_flush(connection, max(sent.acknowledged, default=-1))
                 start = first_offset(connection, topic)
                 records = read_records(connection, topic, 0, start, may_have_holes=topic == COMPACTED)
             except ValueError as wrong:
@@ -250,6 +253,12 @@ class KillRun:
                 self._look_at_all(records, sent, start, f"{when}, {topic}")
             self.report.check(topic == SHORT or start == 0, f"{when}, {topic}: it starts at {start}")
             self._repeat(connection, topic, sent, when)
+
+    def _wait_for_the_flush(self, connection: RawConnection, newest: int) -> None:
+        """Wait for the flush after a start: the high watermark may not pass unflushed records before it."""
+        deadline = time.monotonic() + FLUSH_SECONDS_MAX
+        while fetch_page(connection, FLUSHED, 0, 0).high_watermark <= newest and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _look_at_all(self, records: dict[int, Any], sent: Sent, start: int, when: str) -> None:
         kept = {offset: pair for offset, pair in sent.acknowledged.items() if offset >= start}
