@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import confluent_kafka
+import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.client_apis import Clients
@@ -76,6 +77,20 @@ def test_records_of_librdkafka_are_read_unchanged(
     rows = consumer.poll_arrow(10.0).to_pylist()
     assert [row["value"] for row in rows] == values
     assert rows[1]["headers"] == [{"key": "h", "value": b"1"}, {"key": "none", "value": None}]
+
+
+def test_integers_of_numpy_are_accepted(clients: Clients, bootstrap: str, topic: str) -> None:
+    (partition,) = create(bootstrap, topic)
+    write(bootstrap, partition, [b"a", b"b"])
+    consumer = clients.consumer(bootstrap_servers=bootstrap, group_id=topic, **EARLIEST)
+    listed: Any = TopicPartition(topic, np.int64(0))  # type: ignore[arg-type]
+    consumer.assign([listed])
+    consumer.seek(listed, np.int64(1))
+    assert values_of(read(consumer, 1)) == [b"b"]
+    times = consumer.offsets_for_times({listed: np.int64(0)})
+    assert [entry.offset for entry in times.values()] == [0]
+    consumer.commit({listed: np.int64(2)})
+    assert consumer.committed(partition)[partition].offset == 2
 
 
 def test_many_partitions_are_read_in_order(clients: Clients, bootstrap: str, topic: str) -> None:

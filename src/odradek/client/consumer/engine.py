@@ -7,6 +7,7 @@ concurrent calls (``call_guard``); the engine does not.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -30,6 +31,7 @@ from odradek.client.consumer.topic_metadata import fetch_topic_metadata
 from odradek.client.consumer.validation import (
     OffsetsToCommit,
     compile_pattern,
+    plain_partition,
     timeout_ms_of,
     validate_offset,
     validate_offsets,
@@ -200,7 +202,7 @@ class ConsumerEngine:
         self._track_topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        if self.subscription.assign([TopicPartition(*partition) for partition in partitions]):
+        if self.subscription.assign([plain_partition(partition) for partition in partitions]):
             self._track_topics()
 
     def read_range(self, partition: TopicPartition, start_offset: int, stop_offset: int) -> None:
@@ -352,7 +354,10 @@ class ConsumerEngine:
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         await self.start()
-        by_partition = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
+        by_partition = {
+            plain_partition(partition): operator.index(timestamp)
+            for partition, timestamp in timestamps.items()
+        }
         return await self.notifier.run_interruptible(self._fetch_offsets(by_partition))
 
     async def _fetch_offsets(
@@ -392,7 +397,7 @@ class ConsumerEngine:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         coordinator = self._require_group("committed")
         await self.start()
-        listed = [TopicPartition(*partition) for partition in partitions]
+        listed = [plain_partition(partition) for partition in partitions]
         return await self.notifier.run_interruptible(coordinator.committed(listed, self._api_timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:

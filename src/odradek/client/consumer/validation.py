@@ -17,6 +17,12 @@ TIMEOUT_MAX_S: Final = 365 * 86_400
 _OFFSET_MAX: Final = 2**63 - 1
 
 
+def plain_partition(partition: tuple[str, int]) -> TopicPartition:
+    """Return a partition whose number is an int, and not an integer of NumPy, for example."""
+    topic, number = partition
+    return TopicPartition(topic, operator.index(number))
+
+
 def validate_offset(partition: TopicPartition, value: int | OffsetAndMetadata) -> OffsetAndMetadata:
     """Return an offset with its metadata; raise InvalidState if it is no valid offset."""
     target = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
@@ -30,7 +36,7 @@ def validate_offset(partition: TopicPartition, value: int | OffsetAndMetadata) -
 
 
 def validate_offsets(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
-    partitions = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+    partitions = {plain_partition(partition): offset for partition, offset in offsets.items()}
     return {partition: validate_offset(partition, offset) for partition, offset in partitions.items()}
 
 
