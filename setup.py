@@ -124,7 +124,8 @@ def compile_cython(extensions: list[Extension]) -> list[Extension]:
 
 def loader_extensions() -> list[Extension]:
     loader = load_compiled_modules().LOADER
-    return compile_cython([Extension(f"odradek._compiled.{loader}", [f"{PACKAGE}/{loader}.pyx"])])
+    source = f"{PACKAGE}/{loader}.pyx"
+    return compile_cython([Extension(f"odradek._compiled.{loader}", [source], depends=[source])])
 
 
 def codec_extensions() -> list[Extension]:
