@@ -30,10 +30,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests that replace parts of compiled modules to the runs with ODRADEK_PURE=1."""
-    if COMPILED and (replacing := [item for item in items if item.get_closest_marker("sources")]):
-        config.hook.pytest_deselected(items=replacing)
-        items[:] = [item for item in items if not item.get_closest_marker("sources")]
+    """Leave tests that replace parts of compiled modules to the runs with ODRADEK_PURE=1, and back."""
+    if COMPILED:
+        other_form = "sources"
+    elif os.environ.get("ODRADEK_PURE") == "1":
+        other_form = "compiled"
+    else:
+        return  # a run that should be compiled and is not: its tests of compiled modules fail
+    if deselected := [item for item in items if item.get_closest_marker(other_form)]:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not item.get_closest_marker(other_form)]
 
 
 def _check_replaceable(target: Any) -> None:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek import compiled_modules
 from odradek.model.errors import LocalProtocolViolation
 from odradek.ports.files import FileSlice
 from odradek.wire import message_codecs
@@ -39,7 +38,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.schema import table_of
 
-pytestmark = pytest.mark.skipif(not compiled_modules.COMPILED, reason="there are no compiled modules to test")
+pytestmark = pytest.mark.compiled
 
 EXAMPLES = settings().max_examples // 12
 """Per message and version, of which there are more than a hundred."""
