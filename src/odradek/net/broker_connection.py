@@ -34,6 +34,7 @@ from odradek.net.api_versions import (
     latest_usable_version,
     request_codec,
 )
+from odradek.net.prompt_response import PromptResponse
 from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
@@ -62,7 +63,7 @@ Handshake = Callable[["BrokerConnection"], Awaitable[None]]
 
 
 class _InFlightRequest(NamedTuple):
-    future: asyncio.Future[Any]
+    future: Any  # an asyncio.Future or a PromptResponse
     codec: RequestCodec
     sent_ms: int
     deadline_ms: int
@@ -82,6 +83,7 @@ class BrokerConnection:
         "_connection",
         "_in_flight",
         "_loop",
+        "_prompt_responses",
         "_timeout_at_ms",
         "_timeout_handle",
         "_traffic",
@@ -115,7 +117,8 @@ class BrokerConnection:
         self._wire = ClientConnection(API_VERSIONS_BYTES_MAX, client_id, scratch, allocate_fetch_buffer)
         self._connection: Connection | None = None
         self._in_flight: deque[_InFlightRequest] = deque()
-        self._unsent: list[asyncio.Future[Any]] = []
+        self._prompt_responses: list[PromptResponse] = []
+        self._unsent: list[Any] = []
         self._codecs: dict[tuple[type, int | None], RequestCodec] = {}
         self._close_reason: ClientError | None = None
         self._timeout_handle: asyncio.TimerHandle | None = None
@@ -127,7 +130,7 @@ class BrokerConnection:
         return len(self._in_flight) + len(self._unsent)
 
     @property
-    def unsent(self) -> list[asyncio.Future[Any]]:
+    def unsent(self) -> list[Any]:
         """Futures of requests that get no response and are not sent completely."""
         return self._unsent
 
@@ -196,20 +199,25 @@ class BrokerConnection:
         *,
         version_max: int | None = None,
         expects_response: bool = True,
-    ) -> asyncio.Future[Any]:
-        """Send a request; the future completes with the decoded response."""
+        prompt: bool = False,
+    ) -> Any:
+        """Send a request; the returned future, or PromptResponse, completes with the decoded response."""
         cls = type(request)
         if cls is RequestBuilder:
             codec = self._codec(request.request, version_max)
             request = request.build(codec.version)
         else:
             codec = self._codecs.get((cls, version_max)) or self._codec(cls, version_max)
-        return self._send(codec, request, timeout_ms, expects_response)
+        future: Any = PromptResponse(self._loop) if prompt else self._loop.create_future()
+        self._send(codec, request, timeout_ms, expects_response, future)
+        return future
 
     def send_in_version(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         """Send a request in a version that was not negotiated; for handshakes."""
         cls: type = type(request)
-        return self._send(request_codec(api_of_request(cls), version), request, timeout_ms, True)
+        future = self._loop.create_future()
+        self._send(request_codec(api_of_request(cls), version), request, timeout_ms, True, future)
+        return future
 
     def _codec(self, cls: type, version_max: int | None) -> RequestCodec:
         api = api_of_request(cls)
@@ -218,8 +226,8 @@ class BrokerConnection:
         return codec
 
     def _send(
-        self, codec: RequestCodec, request: Any, timeout_ms: int, expects_response: bool
-    ) -> asyncio.Future[Any]:
+        self, codec: RequestCodec, request: Any, timeout_ms: int, expects_response: bool, future: Any
+    ) -> None:
         connection = self._connection
         if connection is None or self._close_reason is not None:
             raise copy(self._close_reason) or ConnectionFailed("not connected", broker=self.name)
@@ -227,7 +235,6 @@ class BrokerConnection:
             body = codec.encode(request)
         except LocalProtocolViolation as error:
             raise caused_by(UnsupportedVersion(str(error), broker=self.name), error) from error
-        future: asyncio.Future[Any] = self._loop.create_future()
         now_ms = self.idle_since_ms = self._clock.monotonic_ms()
         _, parts = self._wire.request(
             codec.api.api_key, codec.version, body, expects_response=expects_response
@@ -244,9 +251,8 @@ class BrokerConnection:
         connection.send(parts)
         if not expects_response:
             self._complete_when_sent(future, connection)
-        return future
 
-    def _complete_when_sent(self, future: asyncio.Future[Any], connection: Connection) -> None:
+    def _complete_when_sent(self, future: Any, connection: Connection) -> None:
         """Complete a request without a response once it is sent; its buffers may be reused then."""
         if self._close_reason is not None:
             future.set_exception(copy(self._close_reason))
@@ -273,8 +279,16 @@ class BrokerConnection:
             if not self.versions:
                 message += " (is this a TLS listener, or not a Kafka broker?)"
             self.close(ConnectionFailed(message, broker=self.name))
-            return
-        self._changed(self)
+        else:
+            self._changed(self)
+        if self._prompt_responses:
+            self._run_callbacks()
+
+    def _run_callbacks(self) -> None:
+        """Run the callbacks of prompt responses, which may send or close."""
+        responses, self._prompt_responses = self._prompt_responses, []
+        for response in responses:
+            response.run_callback()
 
     def output_drained(self) -> None:
         if self._unsent:
@@ -304,6 +318,8 @@ class BrokerConnection:
             self._throttle(now_ms, message.throttle_time_ms)
         if not future.done():
             future.set_result(message)
+            if type(future) is PromptResponse:
+                self._prompt_responses.append(future)
 
     def _throttle(self, now_ms: int, throttle_ms: int) -> None:
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
@@ -368,7 +384,7 @@ def handshake_error(code: ErrorCode, request: str, broker: str) -> ClientError:
     return cls(f"{request} failed: {code.name}", code=code, broker=broker)
 
 
-def _fail(future: asyncio.Future[Any], reason: ClientError) -> None:
+def _fail(future: Any, reason: ClientError) -> None:
     if not future.done():
         future.set_exception(reason)
         future.exception()  # avoid the warning about an exception that was never retrieved

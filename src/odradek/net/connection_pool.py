@@ -112,8 +112,12 @@ class ConnectionPool:
         *,
         version_max: int | None = None,
         expects_response: bool = True,
-    ) -> asyncio.Future[Any] | None:
-        """Send now if the node is connected, not throttled and below its in-flight limit; else None."""
+        prompt: bool = False,
+    ) -> Any:
+        """Send now if the node is connected, not throttled and below its in-flight limit; else None.
+
+        Returns a future of the decoded response; with ``prompt``, a PromptResponse.
+        """
         node = self._nodes.get(node_id)
         if node is None or not node.can_send(self._clock):
             self._check_open()
@@ -124,6 +128,7 @@ class ConnectionPool:
             self._settings.request_timeout_ms if timeout_ms is None else timeout_ms,
             version_max=version_max,
             expects_response=expects_response,
+            prompt=prompt,
         )
 
     def is_ready(self, node_id: int) -> bool:

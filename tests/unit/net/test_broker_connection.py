@@ -265,6 +265,61 @@ def test_response_to_a_cancelled_request_is_dropped(run_scenario):
     run_scenario(scenario)
 
 
+def test_callback_of_a_prompt_response_runs_in_the_turn_that_received_it(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        waited = harness.pool.send(1, ListGroupsRequest())
+        events: list[object] = []
+
+        def on_response(done):
+            events.append(done.result().groups)
+            if len(events) == 1:  # a callback may send
+                harness.pool.send(1, ListGroupsRequest(), prompt=True).add_done_callback(on_response)
+
+        waited.add_done_callback(lambda _: events.append("future"))
+        prompt = harness.pool.send(1, ListGroupsRequest(), prompt=True)
+        prompt.add_done_callback(on_response)
+        assert not prompt.done()
+        while len(events) < 3:
+            await asyncio.sleep(0.01)
+        assert events == [[], "future", []]
+        assert harness.pool.node_status(1).in_flight == 0
+
+    run_scenario(scenario)
+
+
+def test_prompt_response_reports_the_loss_of_the_connection(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        harness.scripted.respond = lambda header, request: None
+        lost = harness.pool.send(1, ListGroupsRequest(), prompt=True)
+        errors: list[BaseException] = []
+        lost.add_done_callback(lambda done: errors.append(done.exception()))
+        harness.pool.remove_node(1)
+        assert not errors  # not in the middle of the call that closed it
+        await asyncio.sleep(0)
+        assert [type(error) for error in errors] == [ConnectionFailed]
+
+    run_scenario(scenario)
+
+
+def test_failing_callback_of_a_prompt_response_does_not_end_the_connection(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        reports: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))
+        failing, good = (harness.pool.send(1, ListGroupsRequest(), prompt=True) for _ in range(2))
+        results: list[object] = []
+        failing.add_done_callback(lambda done: 1 // 0)
+        good.add_done_callback(lambda done: results.append(done.result().groups))
+        assert (await harness.pool.send(1, ListGroupsRequest())).groups == []
+        assert results == [[]]
+        assert [type(report["exception"]) for report in reports] == [ZeroDivisionError]
+        assert harness.pool.is_ready(1)
+
+    run_scenario(scenario)
+
+
 def test_request_without_response_completes_once_sent(run_scenario):
     async def scenario(harness):
         await harness.pool.ready(1, 1000)

@@ -286,10 +286,19 @@ class NetworkClient:
         timeout_ms: int | None = None,
         version_max: int | None = None,
         expects_response: bool = True,
-    ) -> asyncio.Future[Any] | None:
-        """Send a request immediately, in the order of calls; return None if the broker is not ready."""
+        prompt: bool = False,
+    ) -> Any:
+        """Send a request immediately, in the order of calls; return None if the broker is not ready.
+
+        Returns a future of the decoded response; with ``prompt``, a PromptResponse.
+        """
         return self._connection_pool.send(
-            node_id, request, timeout_ms, version_max=version_max, expects_response=expects_response
+            node_id,
+            request,
+            timeout_ms,
+            version_max=version_max,
+            expects_response=expects_response,
+            prompt=prompt,
         )
 
     def is_ready(self, node_id: int) -> bool:

@@ -45,12 +45,12 @@ class LoopNotifier:
     __slots__ = ("_futures",)
 
     def __init__(self) -> None:
-        self._futures: dict[ProducerBatch, asyncio.Future[None]] = {}
+        self._futures: dict[ProducerBatch, list[asyncio.Future[None]]] = {}
 
     def deliver(self, batch: ProducerBatch, calls: Calls) -> None:
-        future = self._futures.pop(batch, None)
-        if future is not None and not future.done():
-            future.set_result(None)
+        for future in self._futures.pop(batch, ()):
+            if not future.done():
+                future.set_result(None)
         run_calls(calls)
 
     def wait(self, batch: ProducerBatch, timeout_s: float | None) -> None:
@@ -58,13 +58,16 @@ class LoopNotifier:
         raise InvalidState("a delivery of an asyncio producer must be awaited; use await delivery")
 
     def future(self, batch: ProducerBatch) -> Awaitable[object]:
-        future = self._futures.get(batch)
-        if future is None:
-            future = self._futures[batch] = asyncio.get_running_loop().create_future()
-            if batch.done:
-                del self._futures[batch]
-                future.set_result(None)
-        return asyncio.shield(future)
+        """Return a future for one waiter, which may be cancelled without effect on others."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if batch.done:
+            future.set_result(None)
+            return future
+        waiting = self._futures.setdefault(batch, [])
+        if waiting and waiting[-1].done():
+            waiting.pop()  # cancelled: repeated attempts to wait do not add up
+        waiting.append(future)
+        return future
 
 
 class ThreadNotifier:

@@ -394,7 +394,9 @@ class Fetcher:
         config = self._config._replace(max_wait_ms=0, min_bytes=0)
         request = fetch_request(session_request, config, by_id=True)
         try:
-            response = self._network.send_if_ready(node_id, request, timeout_ms=_CLOSE_TIMEOUT_MS)
+            response: asyncio.Future[Any] | None = self._network.send_if_ready(
+                node_id, request, timeout_ms=_CLOSE_TIMEOUT_MS
+            )
         except ClientError:
             return None
         if response is not None:

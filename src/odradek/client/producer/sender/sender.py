@@ -283,7 +283,7 @@ class Sender:
                 self._accumulator.mute(TopicPartition(batch.topic, batch.partition))
         response.add_done_callback(lambda done: self._on_request_ended(node_id, batches, metadata, done))
 
-    def _send_request(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> asyncio.Future[Any]:
+    def _send_request(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> Any:
         versions = self._network.versions(node_id).get(PRODUCE_KEY)
         version_min = self._compression.produce_version_min()
         if versions is not None and versions.stop <= version_min:
@@ -302,13 +302,15 @@ class Sender:
         for batch in batches:
             batch.last_attempt_ms = attempt_ms
         self._metrics.sent(batches, now_ms)
-        response = self._network.send_if_ready(node_id, request, expects_response=self._acks != 0)
+        response = self._network.send_if_ready(
+            node_id, request, expects_response=self._acks != 0, prompt=True
+        )
         if response is None:
             raise ConnectionFailed("connection lost before send", broker=self._network.broker_name(node_id))
         return response
 
     def _on_request_ended(
-        self, node_id: int, batches: Sequence[ProducerBatch], sent: ClusterMetadata, done: asyncio.Future[Any]
+        self, node_id: int, batches: Sequence[ProducerBatch], sent: ClusterMetadata, done: Any
     ) -> None:
         """Complete the batches of a request; their buffers are no longer in use by the connection."""
         now_ms = self._clock.monotonic_ms()
@@ -326,7 +328,15 @@ class Sender:
             completion.complete_unacknowledged(batches)
         else:
             self._read_response(node_id, batches, sent, done.result(), now_ms)
-        self.wakeup()
+        if self._has_work():
+            self.wakeup()
+
+    def _has_work(self) -> bool:
+        """Return whether the end of a request allows more: queued batches, or requests of transactions."""
+        manager = self._transaction_manager
+        if manager is not None and (manager.is_transactional or self._completion.has_failures):
+            return True
+        return self._accumulator.has_queued
 
     def _read_response(
         self,
