@@ -16,6 +16,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.protocol_enums import ConfigType
+from odradek.model.secret import Secret
 
 V = TypeVar("V")
 
@@ -36,27 +37,6 @@ class Importance(enum.Enum):
 
 class InvalidValue(ValueError):
     """Raised for an invalid value; the message has the setting, the value and the requirement."""
-
-
-class Secret:
-    """A password or key. ``repr``, ``str`` and formatting do not reveal it."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __repr__(self) -> str:
-        return "[hidden]"
 
 
 class Setting(Generic[V]):

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
-from odradek.config.definition import AnySetting, Importance, Secret, Setting, UpdateMode
+from odradek.config.definition import AnySetting, Importance, Setting, UpdateMode
 from odradek.model.protocol_enums import ConfigType
+from odradek.model.secret import Secret
 
 HIGH: Final = Importance.HIGH
 MEDIUM: Final = Importance.MEDIUM

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from odradek.config import broker, topic
 from odradek.config.definition import (
     InvalidValue,
-    Secret,
     Setting,
     by_name,
     java_double,

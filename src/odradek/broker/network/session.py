@@ -18,6 +18,7 @@ from odradek.compiled_modules import mypyc_attr
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
+from odradek.security.principal import ANONYMOUS
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.wire.server_connection import Request, ServerConnection
@@ -58,6 +59,7 @@ class Session:
         "in_flight",
         "is_scheduled",
         "listener_name",
+        "principal",
     )
 
     def __init__(
@@ -78,6 +80,8 @@ class Session:
         """``close_events`` rate-limits the log lines of closed connections."""
         self._connection = connection
         self.listener_name = listener_name
+        self.principal = ANONYMOUS
+        """Replaced once the connection is authenticated."""
         self._handle_request = handle
         self._on_closed = on_closed
         self._scheduler = scheduler

@@ -18,6 +18,7 @@ from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.net.api_versions import RequestBuilder, api_of_request
 from odradek.ports.files import FileSlice, Part
+from odradek.security.principal import ANONYMOUS
 from odradek.store.port import SessionExpired, StoreError, Unavailable
 from odradek.telemetry import events
 from odradek.wire.apis import API_BY_KEY
@@ -51,12 +52,13 @@ class RequestContext:
 class LocalSession:
     """Origin of requests that this broker sends to itself; in place of a connection."""
 
-    __slots__ = ("client_id", "listener_name", "peer", "peer_host")
+    __slots__ = ("client_id", "listener_name", "peer", "peer_host", "principal")
 
     def __init__(self, client_id: str, listener_name: str) -> None:
         self.client_id = client_id
         self.listener_name = listener_name
         self.peer = self.peer_host = "this broker"
+        self.principal = ANONYMOUS
 
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]

@@ -16,9 +16,10 @@ from odradek.client.options import other_clients
 from odradek.client.options.validation import RULES, ParsedOptions
 from odradek.config.client import connection, consumer, producer
 from odradek.config.client.definition import ClientConfigDef
-from odradek.config.definition import AnySetting, InvalidValue, Secret, Settings
+from odradek.config.definition import AnySetting, InvalidValue, Settings
 from odradek.model.errors import ConfigError
 from odradek.model.protocol_enums import ConfigType
+from odradek.model.secret import Secret
 from odradek.telemetry import events
 
 ALIASES: Final = {"metadata.broker.list": "bootstrap.servers"}

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict
 
 from odradek.client.environment import ClientEnvironment
-from odradek.config.definition import Secret
+from odradek.model.secret import Secret
 
 Config: TypeAlias = Mapping[str, object] | None
 """Options under Kafka's names, with dots or underscores."""

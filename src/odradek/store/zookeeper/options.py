@@ -6,9 +6,10 @@ import ssl
 from dataclasses import dataclass
 
 from odradek.config import broker
-from odradek.config.definition import Secret, Settings
+from odradek.config.definition import Settings
 from odradek.config.derived import zookeeper_connection_timeout_ms
 from odradek.model.errors import ConfigError
+from odradek.model.secret import Secret
 from odradek.store.zookeeper.connect_string import ConnectString, parse_connect_string
 from odradek.store.zookeeper.tls import create_tls_context
 

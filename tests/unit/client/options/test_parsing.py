@@ -9,8 +9,9 @@ import pytest
 from odradek.client.options.parsing import read_options
 from odradek.config.client import ADMIN, CONSUMER, PRODUCER, connection, consumer, producer
 from odradek.config.client.definition import ClientConfigDef
-from odradek.config.definition import Secret, Setting, Settings
+from odradek.config.definition import Setting, Settings
 from odradek.model.errors import ConfigError
+from odradek.model.secret import Secret
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 

@@ -1,0 +1,1 @@
+"""ACLs: their model, their format in the store, and decisions."""

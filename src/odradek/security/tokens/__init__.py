@@ -1,0 +1,1 @@
+"""Delegation tokens: their model, their format in the store, and their lifetimes."""
