@@ -29,6 +29,7 @@ from odradek.config.types import (
     string_list,
 )
 from odradek.model.errors import ConfigError
+from odradek.model.secret import Secret
 
 PASSWORD = password("a.password", HIGH, "A password.")
 
