@@ -40,7 +40,6 @@ class Session:
         "_connection",
         "_corked",
         "_draining",
-        "_handle_request",
         "_has_more",
         "_in_flight_max",
         "_lost",
@@ -55,6 +54,8 @@ class Session:
         "_sent_bytes",
         "_wire",
         "active",
+        "authenticated_with_token",
+        "handle_request",
         "idle_since_ms",
         "in_flight",
         "is_scheduled",
@@ -82,7 +83,8 @@ class Session:
         self.listener_name = listener_name
         self.principal = ANONYMOUS
         """Replaced once the connection is authenticated."""
-        self._handle_request = handle
+        self.authenticated_with_token = False
+        self.handle_request = handle
         self._on_closed = on_closed
         self._scheduler = scheduler
         self._request_queue = request_queue
@@ -196,6 +198,17 @@ class Session:
         self._send_output()
         self._connection.close(flush=True)
 
+    # Called during authentication.
+
+    def expect_tokens(self) -> None:
+        """Take the next frames for tokens without request headers."""
+        self._wire.expects_tokens = True
+
+    def expect_requests(self, frame_bytes_max: int) -> None:
+        """Take the next frames for requests up to this size."""
+        self._wire.expects_tokens = False
+        self._wire.frame_bytes_max = frame_bytes_max
+
     # Called by the listener and the socket server.
 
     def hold(self) -> None:
@@ -262,7 +275,7 @@ class Session:
             return
         self.in_flight += 1
         try:
-            self._handle_request(request, self)
+            self.handle_request(request, self)
         except RemoteProtocolViolation as violation:
             self.close_with_reason(str(violation), "violation")
         except Exception as error:  # noqa: BLE001 - the edge of a connection
