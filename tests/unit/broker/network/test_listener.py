@@ -195,7 +195,7 @@ def test_client_that_reads_nothing_is_disconnected_after_a_protocol_violation(ac
     def begin(request, session):
         raise RemoteProtocolViolation("garbage")
 
-    session._handle_request = begin
+    session.handle_request = begin
     data = make_frame(0)
     session.receive_buffer()[: len(data)] = data
     session.bytes_received(len(data))

@@ -42,6 +42,10 @@ class TwoSteps:
         return b"answer %d" % self._steps
 
 
+def _joined(parts: list[Any]) -> bytes:
+    return b"".join(parts)
+
+
 class ManualClock:
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -109,16 +113,13 @@ class Scenario:
         return responses[0][1] if responses else b""
 
     def handshake(self, mechanism: str = "TWO-STEPS", version: int = 1) -> SaslHandshakeResponse:
-        body = b"".join(
-            bytes(part)
-            for part in parts_encoder(SaslHandshakeRequest, version)(SaslHandshakeRequest(mechanism))
-        )
+        body = _joined(parts_encoder(SaslHandshakeRequest, version)(SaslHandshakeRequest(mechanism)))
         response = self.request(HANDSHAKE, version, body)
         return decoder(SaslHandshakeResponse, version)(memoryview(response), 0)[0]
 
     def token(self, token: bytes, version: int = 1) -> SaslAuthenticateResponse | None:
         encode = parts_encoder(SaslAuthenticateRequest, version)
-        body = b"".join(bytes(part) for part in encode(SaslAuthenticateRequest(token)))
+        body = _joined(encode(SaslAuthenticateRequest(token)))
         response = self.request(AUTHENTICATE, version, body)
         if version == 2:
             response = response[1:]  # the tags of the header
@@ -196,7 +197,7 @@ def test_tokens_without_headers_follow_handshake_version_0(scenario: Scenario) -
     ],
 )
 def test_any_other_request_closes_the_connection(scenario: Scenario, steps: list[str], key: int) -> None:
-    run = {
+    run: dict[str, Callable[[], object]] = {
         "versions": lambda: scenario.request(API_VERSIONS, 3),
         "handshake": scenario.handshake,
         "token": lambda: scenario.token(b"first"),
