@@ -256,7 +256,8 @@ class CoordinatorContext(Generic[S]):
             self._fail(effect.completion, error.code)
             return
         producer_id = NO_PRODUCER_ID if effect.producer is None else effect.producer.producer_id
-        items = tuple(WrittenRecord(record, producer_id) for record in effect.records)
+        replayed = effect.records if effect.content is None else (effect.content,)
+        items = tuple([WrittenRecord(record, producer_id) for record in replayed])
         deadline_ms = now.monotonic_ms + self._environment.settings().commit_timeout_ms
         append = PendingAppend(items, appended.last_offset + 1, len(batch), effect.completion, deadline_ms)
         self._appends.add(append)
