@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from odradek.broker.timer_driver import TimerDriver
@@ -288,7 +289,7 @@ class AdminManager:
 
     def _plan_topic(self, request: NewTopic, outcome: TopicResult, accepted: Collection[str]) -> None:
         """Plan one topic; ``accepted`` are the names created earlier by the same request."""
-        cluster = self._cluster_view({*accepted, *self._creating, *self._not_in_cache})
+        cluster = self._cluster_view(chain(accepted, self._creating, self._not_in_cache))
         outcome.assignment = plan_topic(request, cluster)
         outcome.settings = alter_configs.create_topic(self._config, request.settings.items())
         outcome.partitions = len(outcome.assignment)
@@ -359,7 +360,7 @@ class AdminManager:
     ) -> None:
         """Wait for the topics without an error; late ones become REQUEST_TIMED_OUT."""
         names = [outcome.name for outcome in outcomes if outcome.code == ErrorCode.NONE]
-        late: Sequence[str] = names
+        late = set(names)
         if names and timeout_ms > 0:
             done: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -367,7 +368,7 @@ class AdminManager:
                 DelayedTopics(names, condition, done.set_result), names, deadline_ms
             )
             self._timer_driver.arm(deadline_ms)
-            late = await done
+            late = set(await done)
         for outcome in outcomes:
             if outcome.name in late and outcome.code == ErrorCode.NONE:
                 outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
@@ -389,7 +390,7 @@ class AdminManager:
         metadata = self._metadata_cache.topic(topic)
         return metadata is not None and len(metadata.partitions) >= count and metadata.has_all_leaders
 
-    def _cluster_view(self, pending: Collection[str] = ()) -> ClusterView:
+    def _cluster_view(self, pending: Iterable[str] = ()) -> ClusterView:
         values = self._config.broker
         brokers = [BrokerRack(node.id, node.rack) for node in self._metadata_cache.brokers.values()]
         count = max(len(brokers), 1)
