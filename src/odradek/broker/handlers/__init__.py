@@ -58,6 +58,7 @@ _SUPPORTED = [
     Handler(33, range(3), _load_from("alter_configs", error_response="alter_configs_error_response")),
     Handler(34, range(3), _load_from("alter_replica_log_dirs")),
     Handler(35, range(5), _load_from("describe_log_dirs")),
+    Handler(36, range(3), _load_from("sasl_authenticate")),
     Handler(37, range(4), _load_from("create_partitions")),
     Handler(42, range(3), _load_from("delete_groups")),
     Handler(43, range(3), _load_from("elect_leaders")),

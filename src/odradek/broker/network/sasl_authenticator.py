@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from odradek.broker.network.session import Session
+from odradek.broker.security.audit import AuditLog
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.ports.clock import Clock
 from odradek.security.principal import KafkaPrincipal, user
 from odradek.security.sasl.mechanism import SaslRefused, SaslServer
-from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -72,13 +72,13 @@ class SaslAuthenticator:
         dispatch: Dispatch,
         clock: Clock,
         call_later: Callable[[float, Callable[[], None]], Scheduled],
-        events: RateLimitedEvents,
+        audit: AuditLog,
     ) -> None:
         self._settings = settings
         self._dispatch = dispatch
         self._clock = clock
         self._call_later = call_later
-        self._events = events
+        self._audit = audit
         self._state = State.START
         self._mechanism = ""
         self._server: SaslServer | None = None
@@ -207,15 +207,8 @@ class SaslAuthenticator:
         self._state, self._server = State.COMPLETE, None
         session.expect_requests(self._settings.frame_bytes_max)
         session.handle_request = self.handle_authenticated
-        event = "reauthenticated" if self._is_reauthenticating else "authenticated"
         self._is_reauthenticating = False
-        self._events.info(
-            event,
-            str(self._principal),
-            peer=session.peer,
-            principal=str(self._principal),
-            mechanism=self._mechanism,
-        )
+        self._audit.authenticated(self._principal, session.peer, session.listener_name, self._mechanism)
         if self.on_authenticated is not None:
             self.on_authenticated()
         return lifetime_ms or 0
@@ -245,12 +238,8 @@ class SaslAuthenticator:
         self._state = State.FAILED
         self._server = None
         session.stop_reading()
-        self._events.warning(
-            "authentication_failed",
-            session.peer_host,
-            peer=session.peer,
-            mechanism=self._mechanism,
-            reason=reason,
+        self._audit.authentication_failed(
+            session.peer_host, session.peer, session.listener_name, self._mechanism, reason
         )
 
         def close() -> None:

@@ -101,7 +101,7 @@ def _plain(values: Settings, listener: str, store: CredentialStore) -> Callable[
     if entry is None and not path:
         raise ValueError(
             f"listener {listener} with PLAIN requires "
-            f"listener.name.{listener.lower()}.plain.sasl.jaas.config or {settings.ODRADEK_SASL_PLAIN_USERS_FILE.name}"
+            f"listener.name.{listener.lower()}.plain.sasl.jaas.config or odradek.sasl.plain.users.file"
         )
     return PlainUsers(users, store.random_bytes(32)).verify
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.sasl_authenticator import SaslAuthenticator, SaslSettings
+from odradek.broker.security.audit import AuditLog
 from odradek.model.errors import ErrorCode
 from odradek.security.principal import ANONYMOUS, user
 from odradek.security.sasl.mechanism import SaslRefused
-from odradek.telemetry import events
-from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -85,7 +84,7 @@ class Scenario:
             self._dispatch,
             self.clock,
             self._call_later,
-            RateLimitedEvents(events.logger("audit"), self.clock.monotonic_ms),
+            AuditLog(self.clock),
         )
         authenticator.on_authenticated = self._on_authenticated
         self.session = harness.session
