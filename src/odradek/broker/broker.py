@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
@@ -28,6 +28,7 @@ from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
+from odradek.broker.security.audit import AuditLog
 from odradek.broker.start_checks import (
     broker_id_rules,
     check_addresses,
@@ -51,17 +52,25 @@ from odradek.broker.topics.admin import AdminManager
 from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
 from odradek.broker.topics.missed_deletions import MissedDeletions
 from odradek.cluster.metadata_cache import MetadataCache
-from odradek.config import availability, derived
 from odradek.config import broker as settings
+from odradek.config import derived
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
-from odradek.config.listeners import ListenerEndpoint, listeners, new_anonymous_access_problems
+from odradek.config.endpoints import SecurityProtocol
+from odradek.config.listeners import (
+    ListenerEndpoint,
+    listeners,
+    new_anonymous_access_problems,
+    protocol_of,
+)
 from odradek.controller.controller import Controller
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_manager import LogManager
 from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.net.broker_connection import Handshake
+from odradek.ports.network import Network
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.store import meta_properties
 from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
@@ -73,6 +82,10 @@ from odradek.store.transfer.transfer_mark import check_unmarked
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
+
+if TYPE_CHECKING:
+    from odradek.broker.security.broker_security import BrokerSecurity
+    from odradek.broker.security.listener_security import ListenerSecurity
 
 STOP_TIMEOUT_S: Final = 30
 """Time for in-flight requests to complete when the broker stops."""
@@ -113,6 +126,7 @@ class Broker:
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
+        self._made_security: BrokerSecurity | None = None
         self._is_serving = False
         self._is_start_complete = False
 
@@ -147,6 +161,7 @@ class Broker:
         """Start serving. After an error, ``stop`` releases all acquired resources."""
         static = self.config.broker
         check_settings(static, self.config.static)
+        self._check_security(static)
         is_known = await self._open_directories()
         ensemble = self._environment.open_store(store_path(self._log_manager.paths))
         membership = self._membership = Membership(
@@ -173,6 +188,8 @@ class Broker:
         if membership.is_shared:
             self._replica_manager.state_changes.load_topic_configs = config_manager.load_topics
         await socket_server.open()
+        if self._made_security is not None:
+            await self._made_security.load()
         await self._join(membership, socket_server, config_manager)
         ensemble.defers_writes = False
         # Not earlier: a client would believe a Metadata response without brokers and topics.
@@ -201,11 +218,9 @@ class Broker:
     async def _check_listeners(self, static: Settings, *, is_known: bool) -> None:
         """Check dynamically configured listeners, and that the addresses are free."""
         values = self.config.broker
-        problems = availability.unavailable_protocol_problems(values) or new_anonymous_access_problems(
-            static, values
-        )
-        if problems:
+        if problems := new_anonymous_access_problems(static, values):
             raise ConfigError(problems)
+        self._check_security(values)
         if is_known:  # a second broker on the same data fails at the directory lock, with the better error
             is_dynamic = settings.LISTENERS.name in self.config.broker_overrides
             origin = " (set by AlterConfigs for this broker)" if is_dynamic else ""
@@ -270,7 +285,7 @@ class Broker:
             environment.on_resized,
         )
         self._marker_writer = factory.make_marker_writer(replica_manager, self._group_coordinator)
-        requests = self._requests = factory.make_requests()
+        requests = self._requests = factory.make_requests(self._dialling)
         self._transaction_coordinator = factory.make_transaction_coordinator(
             replica_manager, self._marker_writer, requests, membership.metadata_version
         )
@@ -291,6 +306,7 @@ class Broker:
             environment.clock,
             environment.host_name,
             sessions.make_session,
+            self._security_of,
         )
         context = self._make_context(membership, requests, socket_server)
         dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
@@ -298,6 +314,52 @@ class Broker:
         local_session = LocalSession(f"broker-{self.broker_id}", factory.inter_broker_listener)
         requests.call_local = partial(dispatcher.call, session=local_session)
         return socket_server
+
+    # Security.
+
+    def _reload_certificates(self) -> None:
+        if self._socket_server is not None:
+            self._socket_server.reload_security()
+
+    @property
+    def _security(self) -> BrokerSecurity:
+        """Security of listeners that are not PLAINTEXT; made and imported by the first."""
+        if self._made_security is None:
+            from odradek.broker.security.broker_security import BrokerSecurity
+
+            self._made_security = BrokerSecurity(
+                self.config,
+                self._environment,
+                AuditLog(self._environment.clock),
+                lambda mechanism, name: None,
+                lambda mechanism, token_id: None,
+            )
+        return self._made_security
+
+    def _check_security(self, values: Settings) -> None:
+        """Make the security of all listeners once, to report what is wrong with their settings together."""
+        configured, problems = listeners(values), []
+        for endpoint in configured.bound:
+            try:
+                self._security_of(endpoint, values)
+            except ConfigError as error:
+                problems += error.problems
+        try:
+            self._dialling(configured.inter_broker)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
+
+    def _security_of(self, endpoint: ListenerEndpoint, values: Settings) -> ListenerSecurity | None:
+        is_plain = endpoint.protocol is SecurityProtocol.PLAINTEXT
+        return None if is_plain else self._security.for_listener(endpoint, values)
+
+    def _dialling(self, listener: str) -> tuple[Network, Handshake | None]:
+        """Return how to connect to a listener of other brokers."""
+        if protocol_of(self.config.broker, listener) is SecurityProtocol.PLAINTEXT:
+            return self._environment.network, None
+        return self._security.network(listener), self._security.handshake(listener)
 
     def _make_context(
         self, membership: Membership, requests: InterBrokerRequests, socket_server: SocketServer
@@ -359,7 +421,9 @@ class Broker:
 
     def _make_controller(self, store: Store, fence: Fence) -> Controller:
         assert self._membership is not None
-        controller = self._factory.make_controller(store, fence, self._membership, self._replica_manager)
+        controller = self._factory.make_controller(
+            store, fence, self._membership, self._replica_manager, self._dialling
+        )
         controller.on_topic_deleted = self._admin_manager.on_topic_changed
         return controller
 
@@ -394,6 +458,7 @@ class Broker:
         return [
             *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
+            *([] if self._made_security is None else self._made_security.tasks(self._reload_certificates)),
             ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
             *LogMaintenance(self._log_manager, self.config, clock, on_log_start).tasks(),
             ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, replicas.retry_flushes),

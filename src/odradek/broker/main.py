@@ -9,8 +9,9 @@ import socket
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek import compiled_modules
 from odradek.broker.broker import Broker
@@ -28,7 +29,7 @@ from odradek.ports.clock import Clock
 from odradek.records import codec
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import StoreError
-from odradek.system.clock import SystemClock
+from odradek.system.clock import SystemClock, block_thread
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
@@ -36,6 +37,9 @@ from odradek.system.process import FrozenHeap, collect_garbage_less_often, raise
 from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION
+
+if TYPE_CHECKING:
+    from odradek.net.sasl_login import LoginPorts
 
 CONFIG_BYTES_MAX = 1024 * 1024
 USAGE_ERROR = 2
@@ -203,15 +207,31 @@ def _environment(loaded: sources.LoadedConfig, heap: FrozenHeap) -> Environment:
             return open_zookeeper(values)
         return EmbeddedEnsemble(path, clock, offload=files.offload)
 
+    entropy = SystemEntropy()
     return Environment(
         clock,
-        SystemEntropy(),
+        entropy,
         files,
         network,
         socket.getfqdn,
         open_store,
         ThreadWorkers(),
         heap.resized,
+        partial(_login_ports, files, entropy, clock),
+    )
+
+
+def _login_ports(files: RealFileSystem, entropy: SystemEntropy, clock: SystemClock) -> LoginPorts:
+    """Return what a broker with SASL between brokers needs; imported only then."""
+    from odradek.net.sasl_login import LoginPorts
+    from odradek.system.http import SystemHttp
+
+    return LoginPorts(
+        SystemHttp(),
+        lambda path: files.read_whole(path).decode(),
+        entropy.token,
+        clock.wall_ms,
+        lambda duration_ms: block_thread(duration_ms / 1000),
     )
 
 

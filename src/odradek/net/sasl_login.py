@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from odradek.model.secret import Secret
+from odradek.ports.http import Http
 from odradek.security.sasl.client_credentials import (
     AccessToken,
     ClientCredentialsRequest,
@@ -25,14 +26,10 @@ from odradek.security.sasl.token_refresh import RefreshSettings, refresh_at_ms, 
 FILE_SCHEME: Final = "file:"
 
 
-Post = Callable[[str, Mapping[str, str], bytes, float], tuple[int, bytes]]
-"""Sends an HTTP POST within a timeout in seconds; returns status and body, or raises OSError."""
-
-
 class LoginPorts(NamedTuple):
     """What a login reaches the world by. All block, and are called on a thread."""
 
-    post: Post
+    http: Http
     read_file: Callable[[str], str]
     random_bytes: Callable[[int], bytes]
     wall_ms: Callable[[], int]
@@ -126,7 +123,7 @@ class AccessTokens:
             text = self._ports.read_file(settings.endpoint_url.removeprefix(FILE_SCHEME)).strip()
             return read_access_token(Secret(text), settings.scope_claim, settings.sub_claim)
         request = settings.request
-        status, body = self._ports.post(
+        status, body = self._ports.http.post(
             settings.endpoint_url, request.headers(), request.body(), settings.timeout_s
         )
         return parse_token_response(status, body, settings.scope_claim, settings.sub_claim)

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 RESPONSE_BYTES_MAX: Final = 1 << 20
-TIMEOUT_S: Final = 10.0
-"""Timeout without a setting for it."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -22,16 +20,15 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _opener: Final = urllib.request.build_opener(_NoRedirects)
 
 
-def post(
-    url: str, headers: Mapping[str, str], body: bytes, timeout_s: float = TIMEOUT_S
-) -> tuple[int, bytes]:
-    """Send a POST; return status and body, which is cut after its maximum. Raises OSError."""
-    return _send(urllib.request.Request(_checked(url), body, dict(headers), method="POST"), timeout_s)
+class SystemHttp:
+    """The real HTTP client. Bodies are cut after their maximum."""
 
+    def get(self, url: str, timeout_s: float) -> tuple[int, bytes]:
+        return _send(urllib.request.Request(_checked(url), method="GET"), timeout_s)
 
-def get(url: str, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]:
-    """Send a GET; return status and body, which is cut after its maximum. Raises OSError."""
-    return _send(urllib.request.Request(_checked(url), method="GET"), timeout_s)
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> tuple[int, bytes]:
+        request = urllib.request.Request(_checked(url), body, dict(headers), method="POST")
+        return _send(request, timeout_s)
 
 
 def _checked(url: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from odradek.broker.network.session import Session
 from odradek.config import broker as settings
@@ -17,6 +18,9 @@ from odradek.config import derived
 from odradek.config.definition import Settings
 from odradek.ports.network import Connection, ListeningSocket, Network
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.security.listener_security import ListenerSecurity
 
 log = events.logger("listener")
 
@@ -71,8 +75,16 @@ MakeSession = Callable[[Connection, "Listener"], Session]
 class Listener:
     """One endpoint and the sessions accepted through it."""
 
-    def __init__(self, name: str, quotas: ConnectionQuotas, make_session: MakeSession) -> None:
+    def __init__(
+        self,
+        name: str,
+        quotas: ConnectionQuotas,
+        make_session: MakeSession,
+        security: ListenerSecurity | None = None,
+    ) -> None:
+        """Without ``security``, connections are neither encrypted nor authenticated."""
         self.name = name
+        self.security = security
         self.sessions: dict[Session, None] = {}
         """Open sessions, oldest first: they are closed in that order."""
         self._quotas = quotas

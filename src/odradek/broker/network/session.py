@@ -60,6 +60,7 @@ class Session:
         "in_flight",
         "is_scheduled",
         "listener_name",
+        "on_lost",
         "principal",
     )
 
@@ -84,6 +85,8 @@ class Session:
         self.principal = ANONYMOUS
         """Replaced once the connection is authenticated."""
         self.authenticated_with_token = False
+        self.on_lost: Callable[[], object] | None = None
+        """Called when the connection is lost."""
         self.handle_request = handle
         self._on_closed = on_closed
         self._scheduler = scheduler
@@ -158,6 +161,8 @@ class Session:
         self._memory_pool.remove(self)
         if reason is not None:
             log.info("connection_lost", peer=self.peer, reason=reason)
+        if self.on_lost is not None:
+            self.on_lost()
         self._on_closed(self)
 
     # Called by the dispatcher.

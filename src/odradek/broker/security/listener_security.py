@@ -14,20 +14,26 @@ from functools import partial
 
 from odradek.broker.network.sasl_authenticator import Dispatch, SaslAuthenticator, SaslSettings
 from odradek.broker.network.session import Session
+from odradek.broker.network.tls_options import change_rules, tls_options
 from odradek.broker.security.audit import AuditLog
 from odradek.broker.security.listener_sasl import CredentialStore, enabled_mechanisms, server_credentials
-from odradek.broker.security.tls_options import client_tls_options, server_tls_options
 from odradek.config import broker as settings
 from odradek.config.definition import Settings
 from odradek.config.endpoints import SecurityProtocol
 from odradek.config.listeners import ListenerEndpoint, listeners
 from odradek.model.errors import ConfigError
-from odradek.ports.network import Connection
+from odradek.net.tls.tls_connection import OffloadRead
+from odradek.net.tls.tls_network import TlsNetwork
+from odradek.ports.network import Connection, Network
 from odradek.security.principal import user
 from odradek.security.sasl.mechanisms import create_server
-from odradek.security.tls.context_source import ChangeRules, TlsContextSource
+from odradek.security.tls.context_source import TlsContextSource
 from odradek.security.tls.principal_mapper import NoMatchingRule, PrincipalMapper
+from odradek.security.tls.tls_options import TlsOptions
+from odradek.telemetry import events
 from odradek.wire.server_connection import Request
+
+log = events.logger("listener_security")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class SecurityParts:
 
     credentials: CredentialStore
     read_bytes: Callable[[str], bytes]
+    offload_read: OffloadRead
     audit: AuditLog
     values: Callable[[], Settings]
     """The current settings."""
@@ -48,37 +55,80 @@ class ListenerSecurity:
         self.endpoint = endpoint
         self._parts = parts
         self.tls: TlsContextSource | None = None
-        self._mapper = PrincipalMapper()
-        self._sasl: SaslSettings | None = None
+        self._options: TlsOptions | None = None
         if endpoint.protocol.encrypted:
+            self._options = self._tls_options(values)
             self.tls = TlsContextSource(
-                server_tls_options(values, endpoint.name),
+                self._options,
                 parts.read_bytes,
                 server_side=True,
-                rules=_change_rules(values, endpoint.name),
+                rules=change_rules(values, endpoint.name),
                 connects_to_itself=endpoint.name == listeners(values).inter_broker,
             )
-        self._set(values)
+        self._mapper, self._sasl = self._made(values)
 
-    def update(self, values: Settings) -> None:
-        """Use changed settings for new connections. Raises ConfigError, and keeps the previous ones then."""
-        if self.tls is not None:
-            self.tls.replace(server_tls_options(values, self.endpoint.name))
-        self._set(values)
-
-    def _set(self, values: Settings) -> None:
-        name = self.endpoint.name
+    def problems(self, values: Settings) -> list[str]:
+        """Return why changed settings of this listener cannot be used."""
+        found: list[str] = []
+        options = self._tls_options(values)
+        if self.tls is not None and options != self._options:
+            found += self.tls.check(options)
         try:
-            if self.endpoint.protocol is SecurityProtocol.SSL:
-                self._mapper = PrincipalMapper(
-                    values.for_listener(name, settings.SSL_PRINCIPAL_MAPPING_RULES)
-                )
-            if self.endpoint.protocol.sasl:
-                self._sasl = _sasl_settings(values, name, self._parts)
+            self._made(values)
+        except ConfigError as error:
+            found += error.problems
+        return found
+
+    def update(self, values: Settings) -> list[str]:
+        """Use changed settings for new connections; return the problems if they keep the previous ones."""
+        try:
+            made, options = self._made(values), self._tls_options(values)
+            if self.tls is not None and options != self._options:
+                self.tls.replace(options)
+                self._options = options
+        except ConfigError as error:
+            return list(error.problems)
+        self._mapper, self._sasl = made
+        return []
+
+    def reload(self) -> None:
+        """Read certificates again if their files have changed; log the result."""
+        result = None if self.tls is None else self.tls.reload()
+        if result is None:
+            return
+        if result.is_replaced:
+            log.info("certificate_replaced", listener=self.endpoint.name)
+        for problem in result.problems:
+            log.error("certificate_not_replaced", listener=self.endpoint.name, reason=problem)
+
+    def _tls_options(self, values: Settings) -> TlsOptions:
+        return tls_options(values, self.endpoint.name, is_sasl=self.endpoint.protocol.sasl)
+
+    def _made(self, values: Settings) -> tuple[PrincipalMapper, SaslSettings | None]:
+        name, protocol = self.endpoint.name, self.endpoint.protocol
+        mapper, sasl = PrincipalMapper(), None
+        try:
+            if protocol is SecurityProtocol.SSL:
+                mapper = PrincipalMapper(values.for_listener(name, settings.SSL_PRINCIPAL_MAPPING_RULES))
+            if protocol.sasl:
+                sasl = _sasl_settings(values, name, self._parts)
         except (ValueError, OSError) as problem:
             raise ConfigError([f"listener {name}: {problem}"]) from None
+        return mapper, sasl
 
     # Connections.
+
+    def network(self, network: Network) -> Network:
+        """Return the network on which to listen."""
+        if self.tls is None:
+            return network
+        timeout_ms = self._parts.values()[settings.ODRADEK_AUTHENTICATION_TIMEOUT_MS]
+        return TlsNetwork(
+            network,
+            server=self.tls,
+            handshake_timeout_ms=timeout_ms,
+            offload_read=self._parts.offload_read,
+        )
 
     def frame_bytes_max(self, values: Settings) -> int:
         """Return the largest first request of a connection."""
@@ -121,13 +171,6 @@ class ListenerSecurity:
             self._parts.audit.authenticated(session.principal, session.peer, session.listener_name, "SSL")
         session.handle_request = dispatch
         dispatch(request, session)
-
-
-def _change_rules(values: Settings, listener: str) -> ChangeRules:
-    return ChangeRules(
-        values.for_listener(listener, settings.SSL_ALLOW_DN_CHANGES),
-        values.for_listener(listener, settings.SSL_ALLOW_SAN_CHANGES),
-    )
 
 
 def _sasl_settings(values: Settings, listener: str, parts: SecurityParts) -> SaslSettings:

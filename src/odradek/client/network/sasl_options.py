@@ -8,7 +8,6 @@ from typing import Final
 from odradek.config.client import security as options
 from odradek.config.client.connection import SECURITY_PROTOCOL
 from odradek.config.definition import Settings
-from odradek.config.endpoints import SecurityProtocol
 from odradek.model.errors import ConfigError
 from odradek.model.secret import Secret
 from odradek.net.sasl_login import (
@@ -28,14 +27,8 @@ HTTP_TIMEOUT_S: Final = 10.0
 """Timeout of the token endpoint without ``sasl.login.connect.timeout.ms`` and ``….read.timeout.ms``."""
 
 
-def protocol_of(settings: Settings) -> SecurityProtocol:
-    return SecurityProtocol(settings[SECURITY_PROTOCOL])
-
-
-def sasl_login(settings: Settings, ports: LoginPorts) -> SaslLogin | None:
-    """Return the login of a client, None without SASL. Raises ConfigError."""
-    if not protocol_of(settings).sasl:
-        return None
+def sasl_login(settings: Settings, ports: LoginPorts) -> SaslLogin:
+    """Return the login of a client. Raises ConfigError."""
     try:
         mechanism = check_mechanism(settings[options.SASL_MECHANISM])
         entry = _jaas_entry(settings, mechanism)

@@ -166,7 +166,6 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
     LOW,
     "Delay before a connection is closed after a failed authentication.",
     at_least=0,
-    inert=True,
 )
 
 QUEUED_MAX_REQUESTS = int32(
