@@ -97,6 +97,14 @@ Ephemeral = Annotated[
     bool,
     typer.Option("--ephemeral", help="Store data in a temporary directory, removed when the broker stops."),
 ]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Encrypt and authenticate all connections, and check ACLs: makes an authority, a certificate and "
+        "a first user, and prints where a client finds its options.",
+    ),
+]
 CheckConfig = Annotated[
     bool,
     typer.Option(
@@ -143,6 +151,7 @@ def serve(
     set_: Set = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
+    secure: Secure = False,
 ) -> None:
     """Run a broker until interrupted (Ctrl-C or SIGTERM).
 
@@ -157,12 +166,23 @@ def serve(
 
       odradek serve --port 19092 --data-dir /var/lib/odradek
 
+      odradek serve --secure --host 0.0.0.0
+
       odradek serve --config server.properties --check-config
     """
     from odradek.broker.main import run
 
     options = ServeOptions(
-        config, tuple(set_ or ()), host, port, data_dir, ephemeral, check_config, log_level, log_format
+        config,
+        tuple(set_ or ()),
+        host,
+        port,
+        data_dir,
+        ephemeral,
+        check_config,
+        log_level,
+        log_format,
+        secure,
     )
     raise typer.Exit(run(options, dict(os.environ)))
 
