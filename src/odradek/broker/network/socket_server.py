@@ -10,9 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
-from odradek.broker.network.listener import ConnectionQuotas, Listener, MakeSession
+from odradek.broker.network.listener import (
+    ConnectionQuotas,
+    ConnectionThrottling,
+    Listener,
+    MakeSession,
+)
 from odradek.broker.start_checks import bind_error
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
@@ -36,6 +42,7 @@ class SocketServer:
         clock: Clock,
         host_name: Callable[[], str],
         make_session: MakeSession,
+        throttling: ConnectionThrottling | None = None,
     ) -> None:
         self.endpoints: list[ListenerEndpoint] = []
         """Advertised endpoints, with the ports and the host name known after binding."""
@@ -46,6 +53,8 @@ class SocketServer:
         self._clock = clock
         self._host_name = host_name
         self._make_session = make_session
+        self._throttling = throttling
+        self._inter_broker = listeners(config.broker).inter_broker
         self._quotas = ConnectionQuotas(0, 0)
         self._quotas.update(config.broker)
         config.observers.append(self._quotas.update)
@@ -76,7 +85,17 @@ class SocketServer:
             listener.serve()
 
     def _new_listener(self, endpoint: ListenerEndpoint) -> Listener:
-        return Listener(endpoint.name, self._quotas, self._make_session)
+        return Listener(
+            endpoint.name,
+            self._quotas,
+            self._make_session,
+            self._throttling,
+            partial(self._is_protected, endpoint.name),
+        )
+
+    def _is_protected(self, name: str) -> bool:
+        """Return whether only brokers use a listener; if it is the only one, clients use it too."""
+        return len(self._bound) > 1 and name == self._inter_broker
 
     async def _bind(self, listener: Listener, endpoint: ListenerEndpoint) -> ListeningSocket:
         try:
