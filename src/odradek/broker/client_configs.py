@@ -1,4 +1,4 @@
-"""Configs of users, client ids and addresses: their quotas and SCRAM credentials, as this broker applies them."""
+"""Configs of users, client ids and addresses: the quotas and SCRAM credentials that this broker applies."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class Session:
     # Called by the listener, the socket server and ``SessionMuter``.
 
     def hold(self) -> None:
-        """Start no request until ``release`` is called as often; for throttled clients, and while starting."""
+        """Start no request until ``release`` is called as often; for new or throttled clients."""
         self._hold_count += 1
         if self._hold_count == 1:
             self._saved_in_flight_max, self._in_flight_max = self._in_flight_max, 0

@@ -84,8 +84,8 @@ def _name_filter(component: FilterComponent) -> NameFilter:
         return NameFilter(is_any=False)
     if component.match_type != EXACT:
         raise _invalid(f"match type must be 0, 1 or 2, got {component.match_type}")
-    if component.match is None:
-        raise _invalid("name of an exact match must not be null")
+    if component.match is None or component.match in ("", ".", ".."):
+        raise _invalid(f"exact match must be a name, got {component.match!r}")
     return NameFilter(is_any=False, name=component.match)
 
 

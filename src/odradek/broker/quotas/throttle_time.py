@@ -10,7 +10,7 @@ THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 def rate_throttle_time_ms(rate: float, bound: float, window_ms: int) -> int:
-    """Return how much longer the window must be for ``rate`` to fall to ``bound``; 0 if it does not exceed it.
+    """Return how much longer the window must be for a rate to fall to ``bound``; 0 if it is not above.
 
     No time suffices for a bound of 0: the window passes once. (Kafka's formula overflows there, and does not
     throttle at all.)

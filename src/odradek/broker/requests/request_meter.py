@@ -1,9 +1,9 @@
 """Measures requests and throttles their clients; only while quotas are set.
 
 A request counts against the bandwidth quota of its API (Produce: the size of the request; Fetch: the records
-of the response), the request quota (time on the event loop) and the quota of controller mutations. The largest
-throttle time is part of the response, and mutes the connection for as long. Cluster actions of other brokers
-are exempt.
+of the response), the request quota (time on the event loop) and the quota of controller mutations. The
+largest throttle time is part of the response, and mutes the connection for as long. Cluster actions of other
+brokers are exempt.
 """
 
 from __future__ import annotations
