@@ -11,7 +11,6 @@ from odradek.broker.quotas.quota_configs import alter_quotas
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.store.configs import read_config, update_config
-from odradek.store.port import TooLarge
 from odradek.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -38,8 +37,6 @@ async def _outcome(
         await _alter(entry, validate_only, context)
     except BrokerError as error:
         return error.code, error.message
-    except TooLarge as error:
-        return ErrorCode.INVALID_REQUEST, str(error)
     return ErrorCode.NONE, None
 
 

@@ -217,7 +217,7 @@ class Session:
         self._hold_count -= 1
         if self._hold_count == 0:
             self._in_flight_max = self._saved_in_flight_max
-            self.try_resume()
+            self.run_time_slice()
 
     def mute(self) -> None:
         """Read and start no more requests until ``release``; in-flight ones still complete."""

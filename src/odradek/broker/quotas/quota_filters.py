@@ -35,7 +35,7 @@ class NameFilter(NamedTuple):
 
 
 class QuotaFilter(NamedTuple):
-    """Filters by entity type. A strict one excludes entities with types that have no filter."""
+    """Filters by entity type, which an entity must have. A strict one excludes entities with other types."""
 
     user: NameFilter | None
     client_id: NameFilter | None
@@ -45,12 +45,12 @@ class QuotaFilter(NamedTuple):
     @property
     def includes_users(self) -> bool:
         """True if entities of a user only may match."""
-        return self.ip is None and _is_optional(self.client_id) and self._may_have(self.user)
+        return self.ip is None and self.client_id is None and self._may_have(self.user)
 
     @property
     def includes_clients(self) -> bool:
         """True if entities of a client id only may match."""
-        return self.ip is None and _is_optional(self.user) and self._may_have(self.client_id)
+        return self.ip is None and self.user is None and self._may_have(self.client_id)
 
     @property
     def includes_pairs(self) -> bool:
@@ -63,11 +63,6 @@ class QuotaFilter(NamedTuple):
 
     def _may_have(self, name: NameFilter | None) -> bool:
         return name is not None or not self.strict
-
-
-def _is_optional(name: NameFilter | None) -> bool:
-    """Return whether an entity without this type may match."""
-    return name is None or name.is_any
 
 
 def parse_filter(components: Sequence[FilterComponent], strict: bool) -> QuotaFilter:
