@@ -11,7 +11,7 @@ import typer
 from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import configs, topics
+from odradek.cli import configs, quotas, topics, users
 from odradek.cli.cluster_status import brokers, controller, status
 from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
@@ -101,8 +101,8 @@ Secure = Annotated[
     bool,
     typer.Option(
         "--secure",
-        help="Encrypt and authenticate all connections, and check ACLs: makes an authority, a certificate and "
-        "a first user, and prints where a client finds its options.",
+        help="Encrypt and authenticate all connections, and check ACLs: makes an authority, a certificate "
+        "and a first user, and prints where a client finds its options.",
     ),
 ]
 CheckConfig = Annotated[
@@ -198,6 +198,8 @@ app.command()(produce)
 app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.add_typer(quotas.app, name="quotas")
+app.add_typer(users.app, name="users")
 app.command("elect-leaders")(elect_leaders)
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(pipelines.app, name="pipeline")

@@ -92,7 +92,7 @@ class SecuredBroker:
         return self.broker.bootstrap if protocol == "PLAINTEXT" else f"127.0.0.1:{self._ports[protocol]}"
 
     def options(self, protocol: str, mechanism: str | None = None, user: str = "alice") -> dict[str, Any]:
-        """Return options with Kafka's and librdkafka's names, as our clients and confluent-kafka take them."""
+        """Return options for our clients and confluent-kafka: Kafka's names, and short ones of librdkafka."""
         options: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap(protocol),
             "security.protocol": protocol,

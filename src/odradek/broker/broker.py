@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from odradek.broker.client_configs import ClientConfigs
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
 from odradek.broker.environment import Environment
@@ -23,11 +24,17 @@ from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListe
 from odradek.broker.inter_broker.log_dir_notifications import LogDirNotifier
 from odradek.broker.membership import NO_EPOCH, Membership
 from odradek.broker.metadata_observer import observe_metadata
+from odradek.broker.network.listener import ConnectionThrottling
 from odradek.broker.network.session_factory import SessionFactory
+from odradek.broker.network.session_muter import SessionMuter
 from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.broker.quotas.quota_managers import QuotaManagers
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
+from odradek.broker.requests.request_meter import RequestMeters
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
+from odradek.broker.scram_credentials import ScramCredentialCache
 from odradek.broker.security.audit import AuditLog
 from odradek.broker.start_checks import (
     broker_id_rules,
@@ -244,7 +251,14 @@ class Broker:
         self._admin_manager = AdminManager(
             membership, self.metadata_cache, self.config, self._timer_driver, clock, self._environment.entropy
         )
-        return DynamicConfigManager(membership, self.config, self._admin_manager, self.broker_id, clock)
+        values = self.config.broker
+        self._client_configs = ClientConfigs(
+            QuotaManagers(values, clock.monotonic_ms), ConnectionRates(values), ScramCredentialCache()
+        )
+        self.config.observers.append(self._client_configs.connection_rates.update)
+        return DynamicConfigManager(
+            membership, self.config, self._admin_manager, self._client_configs, self.broker_id, clock
+        )
 
     async def _load_logs(self) -> None:
         self._factory = ComponentFactory(
@@ -300,16 +314,20 @@ class Broker:
             self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
             self._missed_deletions = factory.make_missed_deletions(replica_manager, membership)
             self._replication = factory.attach_replication(replica_manager, membership, requests)
+        clock = environment.clock
+        muter = SessionMuter(clock.monotonic_ms, self._timer_driver.wheel, self._timer_driver.arm)
         socket_server = self._socket_server = SocketServer(
             self.config,
             environment.network,
-            environment.clock,
+            clock,
             environment.host_name,
             sessions.make_session,
+            ConnectionThrottling(self._client_configs.connection_rates, muter, clock.monotonic_ms),
             self._security_of,
         )
         context = self._make_context(membership, requests, socket_server)
         dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
+        dispatcher.enforce_quotas(RequestMeters(self._client_configs.quotas, muter.mute, clock.monotonic_ns))
         sessions.dispatch = dispatcher.dispatch
         local_session = LocalSession(f"broker-{self.broker_id}", factory.inter_broker_listener)
         requests.call_local = partial(dispatcher.call, session=local_session)
@@ -331,10 +349,13 @@ class Broker:
                 self.config,
                 self._environment,
                 AuditLog(self._environment.clock),
-                lambda mechanism, name: None,
+                self._scram_credential,
                 lambda mechanism, token_id: None,
             )
         return self._made_security
+
+    def _scram_credential(self, mechanism: str, name: str) -> str | None:
+        return self._client_configs.credentials.scram_credential(mechanism, name)
 
     def _check_security(self, values: Settings) -> None:
         """Make the security of all listeners once, to report what is wrong with their settings together."""
@@ -392,6 +413,7 @@ class Broker:
             workers=workers,
             socket_server=socket_server,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
+            client_configs=self._client_configs,
         )
 
     def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:
@@ -460,6 +482,7 @@ class Broker:
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
             *([] if self._made_security is None else self._made_security.tasks(self._reload_certificates)),
             ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
+            ScheduledTask("expire_quota_sensors", SHORT_INTERVAL_MS, self._expire_quota_sensors),
             *LogMaintenance(self._log_manager, self.config, clock, on_log_start).tasks(),
             ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, replicas.retry_flushes),
             ScheduledTask("retry_offline_partitions", OFFLINE_PARTITION_RETRY_MS, retry_offline),
@@ -475,6 +498,9 @@ class Broker:
 
     async def _close_stalled(self) -> None:
         self._memory_pool.close_stalled_session(self._environment.clock.monotonic_ms())
+
+    async def _expire_quota_sensors(self) -> None:
+        self._client_configs.expire_sensors(self._environment.clock.monotonic_ms())
 
     # Failures.
 

@@ -10,9 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.network.listener import ConnectionQuotas, Listener, MakeSession
+from odradek.broker.network.listener import (
+    ConnectionQuotas,
+    ConnectionThrottling,
+    Listener,
+    MakeSession,
+)
 from odradek.broker.start_checks import bind_error
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
@@ -41,6 +47,7 @@ class SocketServer:
         clock: Clock,
         host_name: Callable[[], str],
         make_session: MakeSession,
+        throttling: ConnectionThrottling | None = None,
         make_security: MakeSecurity | None = None,
     ) -> None:
         self.endpoints: list[ListenerEndpoint] = []
@@ -52,6 +59,8 @@ class SocketServer:
         self._clock = clock
         self._host_name = host_name
         self._make_session = make_session
+        self._throttling = throttling
+        self._inter_broker = listeners(config.broker).inter_broker
         self._make_security = make_security
         self._quotas = ConnectionQuotas(0, 0)
         self._quotas.update(config.broker)
@@ -85,8 +94,18 @@ class SocketServer:
 
     def _new_listener(self, endpoint: ListenerEndpoint, values: Settings) -> Listener:
         """Return a listener that is not bound yet; raises ConfigError if its security is not valid."""
-        security = None if self._make_security is None else self._make_security(endpoint, values)
-        return Listener(endpoint.name, self._quotas, self._make_session, security)
+        return Listener(
+            endpoint.name,
+            self._quotas,
+            self._make_session,
+            self._throttling,
+            partial(self._is_protected, endpoint.name),
+            None if self._make_security is None else self._make_security(endpoint, values),
+        )
+
+    def _is_protected(self, name: str) -> bool:
+        """Return whether only brokers use a listener; if it is the only one, clients use it too."""
+        return len(self._bound) > 1 and name == self._inter_broker
 
     async def _bind(self, listener: Listener, endpoint: ListenerEndpoint) -> ListeningSocket:
         network = self._network if listener.security is None else listener.security.network(self._network)
