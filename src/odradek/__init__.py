@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from odradek.client.admin.groups import GroupDescription, GroupListing, GroupMember, MemberToRemove
     from odradek.client.admin.log_dirs import LogDir, Replica, ReplicaInLogDir
     from odradek.client.admin.offsets import OffsetSpec
+    from odradek.client.admin.quotas import ClientQuotaEntity, QuotaName
     from odradek.client.admin.reassignments import PartitionReassignment
     from odradek.client.admin.records import ALL_RECORDS
+    from odradek.client.admin.scram_credentials import (
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from odradek.client.admin.topics import (
         CreatedTopic,
         NewPartitions,
@@ -110,8 +117,13 @@ _EXPORTS = {
     "odradek.client.admin.groups": ("GroupDescription", "GroupListing", "GroupMember", "MemberToRemove"),
     "odradek.client.admin.log_dirs": ("LogDir", "Replica", "ReplicaInLogDir"),
     "odradek.client.admin.offsets": ("OffsetSpec",),
+    "odradek.client.admin.quotas": ("ClientQuotaEntity", "QuotaName"),
     "odradek.client.admin.reassignments": ("PartitionReassignment",),
     "odradek.client.admin.records": ("ALL_RECORDS",),
+    "odradek.client.admin.scram_credentials": (
+        *("ScramCredentialInfo", "ScramMechanism", "UserScramCredentialDeletion"),
+        "UserScramCredentialUpsertion",
+    ),
     "odradek.client.admin.topics": (
         *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
     ),
@@ -155,6 +167,7 @@ __all__ = [
     "BufferFull",
     "ClientClosed",
     "ClientError",
+    "ClientQuotaEntity",
     "ClusterDescription",
     "CommitFailed",
     "ConcurrentUse",
@@ -205,6 +218,7 @@ __all__ = [
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
+    "QuotaName",
     "RebalanceListener",
     "RebalanceProtocol",
     "RecordCorrupt",
@@ -215,6 +229,8 @@ __all__ = [
     "RequestRefused",
     "ResourceType",
     "RoundRobin",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "SerializationFailed",
     "Serializer",
     "TimedOut",
@@ -228,6 +244,8 @@ __all__ = [
     "UnknownTopic",
     "UnresolvedBootstrap",
     "UnsupportedVersion",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "VersionRange",
     "WakeupError",
     "__version__",

@@ -45,7 +45,8 @@ def server_of(directory: Path) -> TlsOptions:
 
 def client_of(directory: Path, name: str) -> TlsOptions:
     table = by_name(SECURITY_SETTINGS)
-    return client_tls_options(parse_settings(table, properties(directory / f"{name}.properties")))
+    settings = parse_settings(table, properties(directory / f"{name}.properties"))
+    return client_tls_options(settings, lambda path: Path(path).read_bytes())
 
 
 @pytest.mark.parametrize("form", [(), ("--pkcs12",)], ids=["pem", "pkcs12"])

@@ -16,6 +16,7 @@ from odradek.wire.messages.delete_topics import (
 )
 
 IDS_SINCE = 6
+STRICT_QUOTA_SINCE = 5
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -31,8 +32,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             names.append(_topic_name(state, context))
         except BrokerError as error:
             results.append(DeletableTopicResult(state.name, state.topic_id, error.code, error.message))
+    quota = context.mutation_quota(STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
-        list(dict.fromkeys(names)), request.timeout_ms
+        list(dict.fromkeys(names)), request.timeout_ms, quota
     ):
         results.append(DeletableTopicResult(outcome.name, outcome.topic_id, outcome.code, outcome.message))
     return DeleteTopicsResponse(responses=results)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
+from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED
 from odradek.broker.requests.dispatcher import EncodedResponse, RequestContext
 from odradek.broker.topics import metadata_responses
 from odradek.cluster.metadata_cache import MetadataCache
@@ -94,7 +95,8 @@ async def _after_creating(
     missing: list[str],
     context: RequestContext,
 ) -> MetadataResponse:
-    errors = await context.broker.admin_manager.auto_create_topics(missing)
+    quota = UNBOUNDED if context.meter is None else context.meter.auto_creation_quota()
+    errors = await context.broker.admin_manager.auto_create_topics(missing, quota)
     entries = []
     for topic in requested:
         entry = _entry(topic, context)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from odradek.broker.client_configs import ClientConfigs
     from odradek.broker.coordinators.group_coordinator import GroupCoordinator
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
@@ -56,3 +57,5 @@ class BrokerContext:
     socket_server: SocketServer
     rejected_batches: RateLimitedEvents
     """Log of rejected batches, rate-limited."""
+    client_configs: ClientConfigs
+    """Quotas and SCRAM credentials."""

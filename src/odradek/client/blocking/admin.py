@@ -76,6 +76,11 @@ class Admin:
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
 
+    alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
+    describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
+    alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)
+    describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
+
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)
     api_versions = blocking(AsyncAdmin.api_versions)
