@@ -186,6 +186,22 @@ def test_new_certificate_must_be_accepted_by_brokers_with_the_previous_files() -
     assert source.reload() == ReloadResult(True)
 
 
+def test_both_ways_between_brokers_are_checked_while_files_differ() -> None:
+    both = authority().certificate_pem + foreign_authority().certificate_pem
+    files = Files(server_certificate())
+    source = files.source(connects_to_itself=True)
+    # Brokers with the previous trust store do not accept the new certificate yet.
+    files.write(FOREIGN)
+    files.contents["/trust"] = both.encode()
+    assert not source.reload().is_replaced
+    # The new trust store does not accept brokers with the previous certificate any more.
+    files.write(server_certificate())
+    files.contents["/trust"] = both.encode()
+    assert source.reload().is_replaced
+    files.write(FOREIGN, foreign_authority())
+    assert not source.reload().is_replaced
+
+
 def test_changed_options() -> None:
     source = TlsContextSource(server_options(), read_nothing, server_side=True, rules=ChangeRules())
     assert source.check(server_options(RENEWED)) == []
