@@ -479,3 +479,44 @@ def test_side_without_a_context_is_an_error(side: str) -> None:
 
 def _options(side: str) -> TlsOptions:
     return server_options() if side == "server" else client_options()
+
+
+def test_connection_lost_before_it_is_attached_fails_the_dial() -> None:
+    """The receiver of a dead connection would wait for ever."""
+
+    async def body(memory: MemoryNetwork, host: Network) -> None:
+        network = tls_network(host)
+        port = await listen(network, Plan())
+        attached: list[Connection] = []
+
+        def attach(connection: Connection) -> Receiver:
+            attached.append(connection)
+            return Collector()
+
+        def reset() -> None:
+            for connection in list(memory.connections):
+                connection.reset()
+
+        loop = asyncio.get_running_loop()
+        original = TlsConnection._on_handshake_complete
+
+        def complete(connection: TlsConnection) -> None:
+            original(connection)
+            loop.call_soon(reset)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TlsConnection, "_on_handshake_complete", complete)
+            patch.setattr(TlsConnection, "handshake", _handshake_and_wait)
+            with pytest.raises(OSError, match="was closed"):
+                await network.dial(HOST, port, attach, TIMEOUT_MS)
+        assert not attached
+
+    in_memory(body)
+
+
+_HANDSHAKE = TlsConnection.handshake
+
+
+async def _handshake_and_wait(connection: TlsConnection) -> None:
+    await _HANDSHAKE(connection)
+    await asyncio.sleep(1)

@@ -84,11 +84,6 @@ class TlsStream:
         return self.is_complete and self._is_confirmed
 
     @property
-    def handshake_bytes(self) -> int:
-        """Bytes received before the handshake was complete."""
-        return self._handshake_bytes
-
-    @property
     def version(self) -> str:
         return self._object.version() or ""
 
