@@ -11,7 +11,7 @@ import typer
 from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import configs, quotas, topics, users
+from odradek.cli import configs, quotas, tls, topics, users
 from odradek.cli.cluster_status import brokers, controller, status
 from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
@@ -204,6 +204,7 @@ app.command("elect-leaders")(elect_leaders)
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
+app.add_typer(tls.app, name="tls")
 
 
 @app.command("dump-log")

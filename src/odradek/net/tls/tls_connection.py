@@ -120,6 +120,10 @@ class TlsConnection:
         return self._plaintext_bytes + self._raw.queued_bytes
 
     @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
     def version(self) -> str:
         """The TLS version, such as TLSv1.3, once the handshake is complete."""
         return self._stream.version

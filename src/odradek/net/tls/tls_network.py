@@ -105,5 +105,7 @@ class TlsNetwork:
                 for connection in dialled:
                     connection.close()
                 raise
+        if connection.is_closed:  # while the task that dials waited for its turn
+            raise ConnectionError("the connection was closed after the TLS handshake")
         connection.attach(attach(connection))
         return connection

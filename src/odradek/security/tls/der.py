@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 OBJECT_IDENTIFIER: Final = 0x06
-OCTET_STRING: Final = 0x04
 
 _LENGTH_OCTETS_MAX: Final = 4
 _HIGH_TAG: Final = 0x1F

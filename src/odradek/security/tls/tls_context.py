@@ -30,8 +30,8 @@ def build_context(options: TlsOptions, material: TlsMaterial, *, server_side: bo
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if server_side:
         context.verify_mode = CLIENT_AUTH[options.client_auth]
-        # No tickets: a resumed connection would not check the certificates again, and a client that never
-        # reads its tickets would reset the connection when it closes it.
+        # No tickets of TLS 1.3: a client that has not read them resets the connection when it closes it, and
+        # a resumed connection would not check certificates again.
         context.num_tickets = 0
     else:
         context.check_hostname = options.checks_host_name

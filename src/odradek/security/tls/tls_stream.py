@@ -84,11 +84,6 @@ class TlsStream:
         return self.is_complete and self._is_confirmed
 
     @property
-    def handshake_bytes(self) -> int:
-        """Bytes received before the handshake was complete."""
-        return self._handshake_bytes
-
-    @property
     def version(self) -> str:
         return self._object.version() or ""
 
@@ -99,17 +94,15 @@ class TlsStream:
 
     def peer_name(self) -> str | None:
         """Return the distinguished name in the peer's verified certificate, or None without one."""
+        if not self.is_complete or self._object.context.verify_mode == ssl.CERT_NONE:
+            return None
         certificate = self._object.getpeercert(binary_form=True)
-        if not certificate or not self.is_complete or not self._is_peer_verified:
+        if not certificate:
             return None
         try:
             return subject_name(certificate)
         except ValueError:
             raise TlsHandshakeFailed("the subject of the peer's certificate is malformed") from None
-
-    @property
-    def _is_peer_verified(self) -> bool:
-        return self._object.context.verify_mode != ssl.CERT_NONE
 
     def receive(self, data: Buffer) -> None:
         """Take bytes of the peer, and continue the handshake."""

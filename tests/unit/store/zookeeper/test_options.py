@@ -130,7 +130,8 @@ def test_unreadable_files_are_reported_with_their_setting(tmp_path: Path) -> Non
     assert line.startswith(f"zookeeper.ssl.truststore.location: {missing} cannot be loaded: ")
     (line,) = problems(zookeeper_ssl_client_enable="true", zookeeper_ssl_keystore_location=AUTHORITY)
     assert line == (
-        f"zookeeper.ssl.keystore.location: {AUTHORITY}: exactly one private key in PEM format is required, got 0"
+        f"zookeeper.ssl.keystore.location: {AUTHORITY}: exactly one private key in PEM format is required, "
+        "got 0"
     )
     (line,) = problems(zookeeper_ssl_client_enable="true", zookeeper_ssl_keystore_location=ENCRYPTED_CLIENT)
     assert line == (
