@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -20,6 +21,7 @@ IP: Final = "ip"
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE_CONFIGS)
     check_filter([component.entity_type for component in request.components])
     return DescribeClientQuotasResponse(entries=[])
 

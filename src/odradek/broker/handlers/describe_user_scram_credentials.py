@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -16,6 +17,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE)
     counts = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(results=[_result(*item) for item in counts.items()])
 

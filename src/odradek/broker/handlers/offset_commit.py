@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
-from odradek.broker.handlers.group_requests import partition_exists, submit_to_group
+from odradek.broker.handlers.group_requests import absence_error, partition_exists, submit_to_group
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.consumer_offsets import write_consumer_offset
@@ -40,23 +42,26 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Result:
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
     partitions = {
         partition: part
         for topic in request.topics
+        if topic.name not in denied
         for part in topic.partitions
         if partition_exists(context, partition := TopicPartition(topic.name, part.partition_index))
     }
     if not partitions:
-        return _response(request, {})
+        return _response(request, {}, denied)
     if context.version == 0:
-        return _commit_to_store(request, partitions, context)
+        return _commit_to_store(request, partitions, denied, context)
     command = _command(request, partitions, context.broker.clock.wall_ms())
     try:
         return submit_to_group(
-            context, request.group_id, command, lambda result: _response(request, result.errors)
+            context, request.group_id, command, lambda result: _response(request, result.errors, denied)
         )
     except BrokerError as error:
-        return _response(request, dict.fromkeys(partitions, error.code))
+        return _response(request, dict.fromkeys(partitions, error.code), denied)
 
 
 def _command(request: OffsetCommitRequest, partitions: Partitions, now_ms: int) -> CommitOffsets:
@@ -87,7 +92,7 @@ def _offset(part: OffsetCommitRequestPartition, now_ms: int, expire_ms: int | No
 
 
 async def _commit_to_store(
-    request: OffsetCommitRequest, partitions: Partitions, context: RequestContext
+    request: OffsetCommitRequest, partitions: Partitions, denied: frozenset[str], context: RequestContext
 ) -> OffsetCommitResponse:
     """Write version 0 offsets to the store, which has no field for the metadata; it is only validated."""
     if "/" in request.group_id:
@@ -105,19 +110,18 @@ async def _commit_to_store(
         except BadPath as error:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
         codes[partition] = ErrorCode.NONE
-    return _response(request, codes)
+    return _response(request, codes, denied)
 
 
-def _response(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
-    """Build the response; partitions without a code do not exist."""
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _response(request: OffsetCommitRequest, codes: Codes, denied: frozenset[str]) -> OffsetCommitResponse:
+    """Build the response; partitions without a code are denied, or do not exist."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 topic.name,
                 [
                     OffsetCommitResponsePartition(
-                        index, codes.get(TopicPartition(topic.name, index), missing)
+                        index, codes.get(TopicPartition(topic.name, index), absence_error(topic.name, denied))
                     )
                     for index in (part.partition_index for part in topic.partitions)
                 ],

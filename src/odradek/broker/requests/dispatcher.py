@@ -13,7 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.request_queue import RequestQueue
+from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial, log_denial
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
+from odradek.model.acl_operations import AclOperation, bit_field
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.net.api_versions import RequestBuilder, api_of_request
@@ -29,6 +32,7 @@ from odradek.wire.server_connection import Request
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
     from odradek.broker.requests.context import BrokerContext
+    from odradek.security.acls.authorizer import AclAuthorizer
 
 API_VERSIONS_KEY = 18
 
@@ -36,17 +40,80 @@ log = events.logger("dispatch")
 
 
 class RequestContext:
-    """Context of one request."""
+    """Context of one request, and what its sender may do."""
 
-    __slots__ = ("broker", "client_id", "session", "version")
+    __slots__ = ("authorizer", "broker", "client_id", "session", "version")
 
     def __init__(
-        self, broker: BrokerContext, version: int, client_id: str | None, session: Session | LocalSession
+        self,
+        broker: BrokerContext,
+        version: int,
+        client_id: str | None,
+        session: Session | LocalSession,
+        authorizer: AclAuthorizer | None,
     ) -> None:
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.session = session
+        self.authorizer = authorizer
+        """None if everything is allowed: without an authorizer, and for this broker itself."""
+
+    def is_allowed(
+        self, operation: AclOperation, resource_type: AclResourceType, name: str, log_if_denied: bool = True
+    ) -> bool:
+        """Return whether the sender may do this. Denials are logged, unless they only filter a response."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return True
+        session = self.session
+        if authorizer.is_allowed(session.principal, session.peer_host, operation, resource_type, name):
+            return True
+        if log_if_denied:
+            log_denial(self, operation, resource_type, name)
+        return False
+
+    def is_allowed_on_cluster(self, operation: AclOperation, log_if_denied: bool = True) -> bool:
+        return self.authorizer is None or self.is_allowed(
+            operation, AclResourceType.CLUSTER, CLUSTER_NAME, log_if_denied
+        )
+
+    def require(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raise the authorization error of the resource type if the sender may not do this."""
+        if self.authorizer is not None and not self.is_allowed(operation, resource_type, name):
+            raise denial(operation, resource_type)
+
+    def require_on_cluster(self, operation: AclOperation) -> None:
+        if self.authorizer is not None:
+            self.require(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def denied(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        log_if_denied: bool = True,
+    ) -> frozenset[str]:
+        """Return the names of the resources to which the sender may not do this."""
+        if self.authorizer is None:
+            return NO_NAMES
+        return frozenset(
+            name
+            for name in dict.fromkeys(names)
+            if not self.is_allowed(operation, resource_type, name, log_if_denied)
+        )
+
+    def authorized_operations(self, resource_type: AclResourceType, name: str) -> int:
+        """Return the bit field of the operations that the sender may do to a resource."""
+        if self.authorizer is None:
+            return ALL_OPERATIONS[resource_type]
+        return bit_field(
+            [
+                operation
+                for operation in OPERATIONS[resource_type]
+                if self.is_allowed(operation, resource_type, name, False)
+            ]
+        )
 
 
 class LocalSession:
@@ -129,6 +196,7 @@ class Dispatcher:
         self._request_queue = request_queue
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
+        self._authorizer = context.authorizer
         self._routes: dict[tuple[int, int], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -141,7 +209,9 @@ class Dispatcher:
         if route is None:
             route = self._find_route(request)
         message, _ = route.decode(request.frame, request.body_position)
-        context = RequestContext(self._context, request.api_version, request.client_id, session)
+        context = RequestContext(
+            self._context, request.api_version, request.client_id, session, self._authorizer
+        )
         try:
             result = route.handle(message, context)
         except BrokerError as error:
@@ -164,7 +234,7 @@ class Dispatcher:
             raise UnsupportedVersion(f"this broker does not support {api.name} version {version}")
         route = self._routes.get((api.api_key, version)) or self._make_route(handler, version)
         message = request.build(version) if is_builder else request
-        context = RequestContext(self._context, version, session.client_id, session)
+        context = RequestContext(self._context, version, session.client_id, session, None)
         try:
             result = route.handle(message, context)
             while (kind := type(result)) is PendingResponse or isinstance(result, Coroutine):

@@ -76,6 +76,10 @@ class Admin:
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
 
+    create_acls = blocking(AsyncAdmin.create_acls)
+    describe_acls = blocking(AsyncAdmin.describe_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
+
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)
     api_versions = blocking(AsyncAdmin.api_versions)
