@@ -11,7 +11,6 @@ from tests.support.secured_broker import USERS, SecuredBroker, password_of
 
 from odradek import Admin, ScramMechanism, UserScramCredentialUpsertion
 
-
 LEFT_SOCKETS = "ignore::ResourceWarning"
 LEFT_EXCEPTIONS = "ignore::pytest.PytestUnraisableExceptionWarning"
 LEFT_THREADS = "ignore::pytest.PytestUnhandledThreadExceptionWarning"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from odradek.wire.server_connection import Request
 HEARTBEAT, PRODUCE = 12, 0
 MS = 1_000_000
 ALICE = QuotaEntity("alice", None)
-NO_CONTEXT: Any = None
+NO_CONTEXT: Any = SimpleNamespace(authorizer=None)
 
 
 class Setup:
