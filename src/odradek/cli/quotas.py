@@ -13,7 +13,9 @@ from odradek.cli.target import Bootstrap, Extra, Json, Target, parse_pairs
 if TYPE_CHECKING:
     from odradek.client.admin.quotas import ClientQuotaEntity, EntityName
 
-app = typer.Typer(help="List, set and remove quotas of users, client ids and addresses.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, set and remove quotas of users, client ids and addresses.", no_args_is_help=True
+)
 
 UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="Quotas of this user.")]
 DefaultUserOption = Annotated[

@@ -31,14 +31,12 @@ UNAVAILABLE = {
     "password.encoder.secret": "secret",
     "password.encoder.old.secret": "secret",
     "client.quota.callback.class": "com.example.Quotas",
-    "max.connection.creation.rate": "10",
     "zookeeper.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256",
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
 }
 ON_LISTENERS = [
     ("listener.name.internal.ssl.client.auth", "required"),
-    ("listener.name.internal.max.connection.creation.rate", "10"),
     ("listener.name.internal.scram-sha-256.sasl.jaas.config", "com.example.Login required;"),
 ]
 

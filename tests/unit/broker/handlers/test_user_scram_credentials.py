@@ -62,8 +62,7 @@ async def describe(harness: Any, *users: str) -> dict[str, Any]:
 def test_credential_has_the_keys_of_rfc_5802(mechanism: Mechanism) -> None:
     hash_name = {1: "sha256", 2: "sha512"}[mechanism]
     fields = dict(
-        field.split("=", 1)
-        for field in make_credential(mechanism, SALT, SALTED_PASSWORD, 4096).split(",")
+        field.split("=", 1) for field in make_credential(mechanism, SALT, SALTED_PASSWORD, 4096).split(",")
     )
     assert list(fields) == ["salt", "stored_key", "server_key", "iterations"]
     client_key = hmac.new(SALTED_PASSWORD, b"Client Key", hash_name).digest()
@@ -80,9 +79,7 @@ def test_credential_is_the_one_of_rfc_7677() -> None:
     credential = make_credential(Mechanism.SCRAM_SHA_256, salt, salted_password, 4096)
     server_key = b64decode(credential.split("server_key=")[1].split(",")[0])
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    message = (
-        f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}"
-    )
+    message = f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}"
     signature = hmac.digest(server_key, message.encode(), "sha256")
     assert signature == b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
@@ -115,7 +112,10 @@ def test_credentials_are_stored_described_and_deleted(run_scenario):
         store = harness.broker._membership.store
         cache = harness.broker._client_configs.credentials
         await change_config(store, "users", "al%20ice", {"producer_byte_rate": "7"})
-        assert await alter(harness, upsert("al ice"), upsert("bob", SHA_512, 16384)) == {"al ice": 0, "bob": 0}
+        assert await alter(harness, upsert("al ice"), upsert("bob", SHA_512, 16384)) == {
+            "al ice": 0,
+            "bob": 0,
+        }
         assert await describe(harness) == {"al ice": [(SHA_256, 4096)], "bob": [(SHA_512, 16384)]}
         credential = make_credential(Mechanism.SCRAM_SHA_256, SALT, SALTED_PASSWORD, 4096)
         config = await read_config(store, "users", "al%20ice")

@@ -1,4 +1,4 @@
-"""Quotas in requests and in the store: entities, keys, values and filters, as in Kafka's ``ZkAdminManager``."""
+"""Quotas in requests and in the store: entities, keys, values and filters, as in ``ZkAdminManager``."""
 
 from __future__ import annotations
 
@@ -225,9 +225,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize(("components", "strict", "read"), FILTERS)
-def test_filter_selects_kinds_of_entities(
-    components: list[Component], strict: bool, read: set[str]
-) -> None:
+def test_filter_selects_kinds_of_entities(components: list[Component], strict: bool, read: set[str]) -> None:
     selected = parse_filter(components, strict)
     flags = (selected.includes_users, selected.includes_clients, selected.includes_pairs)
     kinds = dict(zip((USER, CLIENT, PAIR, IPS), (*flags, selected.includes_ips), strict=True))

@@ -44,9 +44,7 @@ class KafkaRate:
     st.sampled_from([1, 7, 1000]),
     st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 100)), min_size=1, max_size=60),
 )
-def test_rate_is_the_one_of_kafka(
-    count: int, sample_ms: int, events: list[tuple[int, int]]
-) -> None:
+def test_rate_is_the_one_of_kafka(count: int, sample_ms: int, events: list[tuple[int, int]]) -> None:
     rate, kafka, now_ms = SampledRate(count, sample_ms), KafkaRate(count, sample_ms), 0
     for pause_ms, value in events:
         now_ms += pause_ms

@@ -1,4 +1,4 @@
-"""Quotas in the request path: what is recorded, which throttle time is sent, and whether the session is muted."""
+"""Quotas in the request path: what is recorded, the throttle time that is sent, and the muted session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from tests.unit.broker.requests.test_dispatcher import StubSession
 
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.quotas.quota_entities import QuotaEntity
@@ -24,7 +25,6 @@ from odradek.wire.message_codecs import encoder, parts_encoder
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek.wire.server_connection import Request
-from tests.unit.broker.requests.test_dispatcher import StubSession
 
 HEARTBEAT, PRODUCE = 12, 0
 MS = 1_000_000
