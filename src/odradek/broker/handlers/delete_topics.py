@@ -6,6 +6,7 @@ The response waits until the topic is deleted, or for the timeout; ``delete.topi
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.request_meter import mutation_quota
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.wire.messages.delete_topics import (
@@ -32,7 +33,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             names.append(_topic_name(state, context))
         except BrokerError as error:
             results.append(DeletableTopicResult(state.name, state.topic_id, error.code, error.message))
-    quota = context.mutation_quota(STRICT_QUOTA_SINCE)
+    quota = mutation_quota(context, STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
         list(dict.fromkeys(names)), request.timeout_ms, quota
     ):

@@ -8,7 +8,6 @@ brokers are exempt.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from odradek.broker.quotas.quota_managers import QuotaManagers
 
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
+    from odradek.broker.requests.dispatcher import RequestContext
     from odradek.wire.server_connection import Request
 
 PRODUCE: Final = 0
@@ -192,10 +192,8 @@ class MeteredSteps:
                 error = raised
 
 
-def with_throttle_time(response: Any, throttle_ms: int) -> Any:
-    """Return a copy of a response with a throttle time; the response may be shared with other requests."""
-    if "throttle_time_ms" not in type(response).FIELDS:
-        return response
-    response = copy.copy(response)
-    response.throttle_time_ms = throttle_ms
-    return response
+def mutation_quota(context: RequestContext, strict_since: int) -> ControllerMutationQuota:
+    """Return the quota of created and deleted partitions; the API rejects violations since a version."""
+    if context.meter is None:
+        return UNBOUNDED
+    return context.meter.mutation_quota(is_strict=context.version >= strict_since)

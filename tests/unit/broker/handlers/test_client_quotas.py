@@ -248,7 +248,7 @@ def test_quota_is_changed_and_removed_live(run_scenario):
         assert (await produce(harness, client, 20_000)).throttle_time_ms > 10_000
         await alter(harness, entity, producer_byte_rate=None)
         assert (await produce(harness, client, 20_000)).throttle_time_ms == 0
-        assert harness.broker._dispatcher._meters is None
+        assert harness.broker._dispatcher.metered is None
 
     run_scenario(scenario)
 
@@ -322,12 +322,15 @@ def test_follower_fetches_are_exempt(run_scenario):
     async def scenario(harness):
         await harness.create("orders", settings=KEPT)
         await harness.produce("orders", bytes(50_000))
-        await alter(harness, {"user": None}, consumer_byte_rate=1.0, request_percentage=0.0)
+        await alter(harness, {"user": None}, consumer_byte_rate=1.0, request_percentage=-1.0)
         follower = await harness.memory_broker.connect("broker-7")
         for _ in range(3):
             request = harness.fetch_request("orders", version=12, replica_id=7)
             response = await follower.request(1, 12, request)
             assert response.throttle_time_ms == 0
+        consumer = await harness.memory_broker.connect("consumer")
+        response = await consumer.request(1, 12, harness.fetch_request("orders", version=12))
+        assert response.throttle_time_ms > 0
 
     run_scenario(scenario)
 
@@ -431,11 +434,13 @@ def test_all_brokers_enforce_a_quota_and_learn_missed_changes_with_a_new_session
             assert (await client.request(ALTER, 1, request)).entries[0].error_code == 0
         await asyncio.sleep(0.1)
         assert [quota.produce.quota("removed", "") for quota in quotas] == [5, 5]
+        brokers[1].pause()
         await brokers[1].expire_session()
         request = AlterClientQuotasRequest(
             [entry_of({"user": "removed"}, {"producer_byte_rate": None})], False
         )
         assert (await client.request(ALTER, 1, request)).entries[0].error_code == 0
+        brokers[1].resume()
         await asyncio.sleep(10)
         for quota in quotas:
             assert (quota.produce.quota("removed", ""), quota.produce.quota("kept", "")) == (None, 5)
