@@ -14,7 +14,7 @@ QUOTA_PLANTS: list[Plant] = [
     Plant(
         "a quota of a user is before the default of users and client ids",
         f"{QUOTAS}/quota_entities.py",
-        '        bound = bounds.get((user, None))\n        if bound is not None:\n            return AppliedQuota((user, ""), bound)\n        if client_id and self._pair_count:',
+        '        bound = bounds.get((user, None))\n        if bound is not None:\n            return _applied(user, "", bound)\n        if client_id and self._pair_count:',
         "        if client_id and self._pair_count:",
         (
             f"{QUOTA_TESTS}/test_client_quota_manager.py::test_first_quota_in_the_documented_order_applies",
