@@ -131,7 +131,9 @@ def test_confluent_admin_sets_scram_credentials(bootstrap: str, topic: str) -> N
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     [future] = admin.alter_user_scram_credentials([Upsertion(user, info, b"secret")]).values()
     assert future.result(30) is None
-    described = admin.describe_user_scram_credentials([user])[user].result(30)
+    futures = admin.describe_user_scram_credentials([user])
+    assert isinstance(futures, dict)
+    described = futures[user].result(30)
     infos = [(each.mechanism, each.iterations) for each in described.scram_credential_infos]
     assert infos == [(ScramMechanism.SCRAM_SHA_512, 4096)]
     with Admin(bootstrap_servers=bootstrap) as own:

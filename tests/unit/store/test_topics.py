@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -299,16 +300,20 @@ def test_config_of_a_user_with_client_ids_is_emptied_and_kept(run_on_store) -> N
 
 
 def test_concurrent_updates_of_a_config_are_all_kept(run_on_store) -> None:
+    def add(number: int, config: dict[str, str]) -> dict[str, str]:
+        return {**config, f"k{number}": "1"}
+
     async def scenario(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect() for _ in range(5)]
         await create_top_level_paths(stores[0])
+        name = "alice/clients/a"
         await asyncio.gather(
             *(
-                update_config(store, "users", "alice/clients/a", lambda config, n=n: {**config, f"k{n}": "1"})
-                for n, store in enumerate(stores)
+                update_config(store, "users", name, partial(add, number))
+                for number, store in enumerate(stores)
             )
         )
-        assert len(await read_config(stores[0], "users", "alice/clients/a")) == 5
+        assert len(await read_config(stores[0], "users", name)) == 5
 
     run_on_store(scenario)
 

@@ -27,7 +27,7 @@ async def create_partitions(
     outcomes = await context.broker.admin_manager.create_partitions(
         increases,
         request.timeout_ms,
-        mutation_quota(context, STRICT_QUOTA_SINCE),
+        mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE),
         validate_only=request.validate_only,
     )
     results = [

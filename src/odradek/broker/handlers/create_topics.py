@@ -34,7 +34,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     outcomes = await context.broker.admin_manager.create_topics(
         new_topics,
         request.timeout_ms,
-        mutation_quota(context, STRICT_QUOTA_SINCE),
+        mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE),
         validate_only=request.validate_only,
     )
     results = {outcome.name: _result(outcome, context) for outcome in outcomes}

@@ -33,7 +33,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             names.append(_topic_name(state, context))
         except BrokerError as error:
             results.append(DeletableTopicResult(state.name, state.topic_id, error.code, error.message))
-    quota = mutation_quota(context, STRICT_QUOTA_SINCE)
+    quota = mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
         list(dict.fromkeys(names)), request.timeout_ms, quota
     ):

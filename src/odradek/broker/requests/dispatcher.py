@@ -29,7 +29,6 @@ from odradek.wire.server_connection import Request
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
     from odradek.broker.requests.context import BrokerContext
-    from odradek.broker.requests.metered_dispatch import MeteredDispatch
     from odradek.broker.requests.request_meter import RequestMeter
 
 API_VERSIONS_KEY = 18
@@ -133,7 +132,8 @@ class Dispatcher:
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
         self._routes: dict[tuple[int, int], Route] = {}
-        self.metered: MeteredDispatch | None = None  # set while there are quotas
+        self.dispatch_metered: Callable[[Request, Session, Route], None] | None = None
+        """Set while there are quotas; see ``metered_dispatch``."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, request: Request, session: Session) -> None:
@@ -144,8 +144,8 @@ class Dispatcher:
         route = self._routes.get((request.api_key, request.api_version))
         if route is None:
             route = self._find_route(request)
-        if self.metered is not None:
-            self.metered.dispatch(request, session, route)
+        if self.dispatch_metered is not None:
+            self.dispatch_metered(request, session, route)
             return
         message, _ = route.decode(request.frame, request.body_position)
         context = RequestContext(self._context, request.api_version, request.client_id, session)

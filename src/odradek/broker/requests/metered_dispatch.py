@@ -30,7 +30,7 @@ def enforce_quotas(dispatcher: Dispatcher, context: BrokerContext, meters: Reque
     metered = MeteredDispatch(dispatcher, context, meters)
 
     def on_enabled_changed(is_enabled: bool) -> None:
-        dispatcher.metered = metered if is_enabled else None
+        dispatcher.dispatch_metered = metered.dispatch if is_enabled else None
 
     meters.quotas.on_enabled_changed = on_enabled_changed
     on_enabled_changed(meters.quotas.is_enabled)

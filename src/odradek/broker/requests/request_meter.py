@@ -17,7 +17,6 @@ from odradek.broker.quotas.quota_managers import QuotaManagers
 
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
-    from odradek.broker.requests.dispatcher import RequestContext
     from odradek.wire.server_connection import Request
 
 PRODUCE: Final = 0
@@ -192,8 +191,6 @@ class MeteredSteps:
                 error = raised
 
 
-def mutation_quota(context: RequestContext, strict_since: int) -> ControllerMutationQuota:
-    """Return the quota of created and deleted partitions; the API rejects violations since a version."""
-    if context.meter is None:
-        return UNBOUNDED
-    return context.meter.mutation_quota(is_strict=context.version >= strict_since)
+def mutation_quota(meter: RequestMeter | None, *, is_strict: bool) -> ControllerMutationQuota:
+    """Return the quota of the partitions that a request creates or deletes, also if it is not measured."""
+    return UNBOUNDED if meter is None else meter.mutation_quota(is_strict=is_strict)

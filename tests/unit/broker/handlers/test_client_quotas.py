@@ -90,7 +90,7 @@ def test_quotas_are_described_as_set(run_scenario):
         for version in range(2):
             assert await describe(harness, version=version) == everything
         assert await describe(harness, strict=True) == {}
-        cases = [
+        cases: list[tuple[list[ComponentData], bool, set[Any]]] = [
             ([ComponentData("user", ANY, None)], False, {user, default, pair}),
             ([ComponentData("user", ANY, None)], True, {user, default}),
             ([ComponentData("user", EXACT, "a b")], False, {user, pair}),
@@ -155,9 +155,10 @@ def test_nodes_without_quotas_are_removed_and_credentials_stay(run_scenario):
     async def scenario(harness):
         store = harness.broker._membership.store
         await change_config(store, "users", "kept", {"SCRAM-SHA-256": "secret"})
-        for entity in ({"user": "kept"}, {"user": "u", "client-id": "c"}, {"user": "u"}):
+        entities: list[Entity] = [{"user": "kept"}, {"user": "u", "client-id": "c"}, {"user": "u"}]
+        for entity in entities:
             await alter(harness, entity, producer_byte_rate=1.0)
-        for entity in ({"user": "kept"}, {"user": "u"}):
+        for entity in (entities[0], entities[2]):
             await alter(harness, entity, producer_byte_rate=None, unknown=None)
         assert await describe(harness) == {(("user", "u"), ("client-id", "c")): {"producer_byte_rate": 1}}
         await alter(harness, {"user": "u", "client-id": "c"}, producer_byte_rate=None)
@@ -248,7 +249,7 @@ def test_quota_is_changed_and_removed_live(run_scenario):
         assert (await produce(harness, client, 20_000)).throttle_time_ms > 10_000
         await alter(harness, entity, producer_byte_rate=None)
         assert (await produce(harness, client, 20_000)).throttle_time_ms == 0
-        assert harness.broker._dispatcher.metered is None
+        assert harness.broker._dispatcher.dispatch_metered is None
 
     run_scenario(scenario)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -197,12 +198,16 @@ def test_errors_and_late_results_have_a_throttle_time() -> None:
         return fail()
 
     for handle in (raise_at_once, complete_with_a_coroutine, fail_later):
-        run_virtually(lambda handle=handle: main(handle))
+        run_virtually(partial(main, handle))
+
+
+def as_bytes(part: Any) -> bytes:
+    return bytes(part)
 
 
 def test_shared_encoded_response_is_not_modified() -> None:
     parts = parts_encoder(HeartbeatResponse, 1)(HeartbeatResponse(error_code=27))
-    before = [bytes(part) for part in parts]
+    before = list(map(as_bytes, parts))
 
     def handle(setup: Setup, context: Any) -> EncodedResponse:
         setup.spend(1000)
@@ -211,7 +216,7 @@ def test_shared_encoded_response_is_not_modified() -> None:
     setup = Setup(handle, {"request_percentage": 1})
     setup.dispatch()
     assert struct.unpack(">ih", setup.session.responses[0][1]) == (1000, 27)
-    assert [bytes(part) for part in parts] == before
+    assert list(map(as_bytes, parts)) == before
 
 
 def test_shared_response_object_is_not_modified() -> None:
@@ -306,7 +311,7 @@ def test_fetch_is_as_large_as_the_window_allows() -> None:
 
 def test_controller_mutations_throttle_by_version() -> None:
     def handle(setup: Setup, context: Any) -> HeartbeatResponse:
-        quota = mutation_quota(context, 2)
+        quota = mutation_quota(context.meter, is_strict=context.version >= 2)
         try:
             quota.record(20)
             quota.record(20)
