@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import struct
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,7 +27,7 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.server_connection import Request
 
 HEARTBEAT = 12
-NO_CONTEXT: Any = None
+NO_CONTEXT: Any = SimpleNamespace(authorizer=None)
 BODY = encoder(HeartbeatRequest, 0)(HeartbeatRequest("g", 1, "m"))
 
 
