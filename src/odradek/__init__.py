@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from odradek.client.admin.groups import GroupDescription, GroupListing, GroupMember, MemberToRemove
     from odradek.client.admin.log_dirs import LogDir, Replica, ReplicaInLogDir
     from odradek.client.admin.offsets import OffsetSpec
+    from odradek.client.admin.quotas import ClientQuotaEntity, QuotaName
     from odradek.client.admin.reassignments import PartitionReassignment
     from odradek.client.admin.records import ALL_RECORDS
+    from odradek.client.admin.scram_credentials import (
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from odradek.client.admin.topics import (
         CreatedTopic,
         NewPartitions,
@@ -117,8 +124,13 @@ _EXPORTS = {
     "odradek.client.admin.groups": ("GroupDescription", "GroupListing", "GroupMember", "MemberToRemove"),
     "odradek.client.admin.log_dirs": ("LogDir", "Replica", "ReplicaInLogDir"),
     "odradek.client.admin.offsets": ("OffsetSpec",),
+    "odradek.client.admin.quotas": ("ClientQuotaEntity", "QuotaName"),
     "odradek.client.admin.reassignments": ("PartitionReassignment",),
     "odradek.client.admin.records": ("ALL_RECORDS",),
+    "odradek.client.admin.scram_credentials": (
+        *("ScramCredentialInfo", "ScramMechanism", "UserScramCredentialDeletion"),
+        "UserScramCredentialUpsertion",
+    ),
     "odradek.client.admin.topics": (
         *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
     ),
@@ -173,6 +185,7 @@ __all__ = [
     "BufferFull",
     "ClientClosed",
     "ClientError",
+    "ClientQuotaEntity",
     "ClusterDescription",
     "CommitFailed",
     "ConcurrentUse",
@@ -224,6 +237,7 @@ __all__ = [
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
+    "QuotaName",
     "RebalanceListener",
     "RebalanceProtocol",
     "RecordCorrupt",
@@ -236,6 +250,8 @@ __all__ = [
     "ResourcePatternFilter",
     "ResourceType",
     "RoundRobin",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "SerializationFailed",
     "Serializer",
     "TimedOut",
@@ -249,6 +265,8 @@ __all__ = [
     "UnknownTopic",
     "UnresolvedBootstrap",
     "UnsupportedVersion",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "VersionRange",
     "WakeupError",
     "__version__",

@@ -23,7 +23,7 @@ _VALUES = {
     "--log-level": "log_level",
     "--log-format": "log_format",
 }
-_FLAGS = {"--ephemeral": "ephemeral", "--check-config": "check_config"}
+_FLAGS = {"--ephemeral": "ephemeral", "--check-config": "check_config", "--secure": "secure"}
 
 
 def main() -> None:

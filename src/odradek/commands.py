@@ -11,7 +11,7 @@ import typer
 from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import acls, configs, topics
+from odradek.cli import acls, configs, quotas, tls, topics, users
 from odradek.cli.cluster_status import brokers, controller, status
 from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
@@ -97,6 +97,14 @@ Ephemeral = Annotated[
     bool,
     typer.Option("--ephemeral", help="Store data in a temporary directory, removed when the broker stops."),
 ]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Encrypt and authenticate all connections, and check ACLs: makes an authority, a certificate "
+        "and a first user, and prints where a client finds its options.",
+    ),
+]
 CheckConfig = Annotated[
     bool,
     typer.Option(
@@ -143,6 +151,7 @@ def serve(
     set_: Set = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
+    secure: Secure = False,
 ) -> None:
     """Run a broker until interrupted (Ctrl-C or SIGTERM).
 
@@ -157,12 +166,23 @@ def serve(
 
       odradek serve --port 19092 --data-dir /var/lib/odradek
 
+      odradek serve --secure --host 0.0.0.0
+
       odradek serve --config server.properties --check-config
     """
     from odradek.broker.main import run
 
     options = ServeOptions(
-        config, tuple(set_ or ()), host, port, data_dir, ephemeral, check_config, log_level, log_format
+        config,
+        tuple(set_ or ()),
+        host,
+        port,
+        data_dir,
+        ephemeral,
+        check_config,
+        log_level,
+        log_format,
+        secure,
     )
     raise typer.Exit(run(options, dict(os.environ)))
 
@@ -179,10 +199,13 @@ app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(acls.app, name="acls")
+app.add_typer(quotas.app, name="quotas")
+app.add_typer(users.app, name="users")
 app.command("elect-leaders")(elect_leaders)
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
+app.add_typer(tls.app, name="tls")
 
 
 @app.command("dump-log")

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 import uvloop
+from tests.support.tls import server_options, tls_network
 
+from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
@@ -83,6 +85,88 @@ class TestMemoryNetwork(ConnectionContract, NetworkContract):
                 SeededEntropy(1), delay_max_ms=delay_max_ms, splits=splits, window_bytes=window_bytes
             )
             run_virtually(lambda: scenario(network.host(HOST)))
+
+        return run
+
+
+class _TlsContract(ConnectionContract, NetworkContract):
+    def test_rejected_connection_is_closed(self, run_on_network: RunOnNetwork) -> None:
+        """The handshake of a rejected connection fails."""
+
+        async def scenario(network: Network) -> None:
+            socket = await network.listen(HOST, 0, lambda _: None)
+            with pytest.raises(OSError, match="TLS handshake failed: the peer closed the connection"):
+                await network.dial(HOST, socket.port, lambda _: Collector(), 5000)
+            socket.close()
+
+        run_on_network(scenario)
+
+    def test_bytes_sent_before_close_arrive(self, run_on_network: RunOnNetwork) -> None:
+        """Once the handshake is complete: bytes sent before are queued, and a close drops these."""
+
+        async def scenario(network: Network) -> None:
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.send([b"complete"])
+            await until(lambda: pair.accepted_side.received == b"complete")
+            pair.accepted.send([b"last words"])
+            pair.accepted.close()
+            await until(lambda: bool(pair.dialled_side.lost))
+            assert pair.dialled_side.received == b"last words"
+            assert pair.dialled_side.lost == [None]
+            pair.close()
+
+        run_on_network(scenario)
+
+
+@pytest.fixture(params=["TLSv1.2", "TLSv1.3"])
+def tls_version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _encrypted(network: Network, version: str, files: FileSystem | None = None) -> Network:
+    return tls_network(
+        network,
+        server_options(protocols=(version,)),
+        offload_read=None if files is None else files.offload_read,
+    )
+
+
+class TestTlsOnSockets(_TlsContract, _OnRealFiles):
+    @pytest.fixture
+    def run_on_network(self, tls_version: str, files: RealFileSystem) -> RunOnNetwork:
+        return lambda scenario: asyncio.run(
+            _as_coroutine(scenario(_encrypted(SocketNetwork(), tls_version, files)))
+        )
+
+
+class TestTlsOnTransports(_TlsContract, _OnRealFiles):
+    @pytest.fixture
+    def run_on_network(self, tls_version: str) -> RunOnNetwork:
+        return lambda scenario: asyncio.run(
+            _as_coroutine(scenario(_encrypted(TransportNetwork(), tls_version)))
+        )
+
+
+class TestTlsOnTransportsOnUvloop(_TlsContract, _OnRealFiles):
+    @pytest.fixture
+    def run_on_network(self, tls_version: str) -> RunOnNetwork:
+        return lambda scenario: uvloop.run(
+            _as_coroutine(scenario(_encrypted(TransportNetwork(), tls_version)))
+        )
+
+
+class TestTlsOnMemoryNetwork(_TlsContract, TestMemoryNetwork):
+    @pytest.fixture(params=[(0, False, 256 << 10), (7, True, 16 << 10)], ids=["plain", "slow-and-split"])
+    def run_on_network(
+        self, request: pytest.FixtureRequest, tls_version: str, files: MemoryFileSystem
+    ) -> RunOnNetwork:
+        delay_max_ms, splits, window_bytes = request.param
+
+        def run(scenario: Scenario) -> None:
+            network = MemoryNetwork(
+                SeededEntropy(1), delay_max_ms=delay_max_ms, splits=splits, window_bytes=window_bytes
+            )
+            run_virtually(lambda: scenario(_encrypted(network.host(HOST), tls_version, files)))
 
         return run
 

@@ -19,8 +19,8 @@ BUILD = "import sys; from setuptools import build_meta; build_meta.build_{kind}(
 PRINT_CODEC = (
     "from odradek.records import codec; print(codec.COMPILED, codec.PURE_REASON, codec.__file__, sep='\\n')"
 )
-SECONDS_MAX = 600
-"""Compiling the codec takes half a minute on one idle core, plus downloads."""
+SECONDS_MAX = 1200
+"""Compiling takes two minutes on an idle machine, plus downloads; six beside other work."""
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -63,14 +63,16 @@ def assert_installs(artefact: Path, directory: Path) -> None:
     assert execute(fresh / "bin" / "odradek", "--version", cwd=directory).endswith(" (compiled)\n")
 
 
-def test_sdist_of_a_clean_checkout_installs_with_the_compiled_codec(checkout: Path, tmp_path: Path) -> None:
+def test_wheel_from_the_sdist_of_a_clean_checkout_is_compiled(checkout: Path, tmp_path: Path) -> None:
     tracked = {str(path.relative_to(checkout)) for path in (checkout / "src").rglob("*") if path.is_file()}
     artefact = build("sdist", checkout)
     with tarfile.open(artefact) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked - packed == set()
-    assert_installs(artefact, tmp_path)
-
-
-def test_wheel_of_a_clean_checkout_installs_with_the_compiled_codec(checkout: Path, tmp_path: Path) -> None:
-    assert_installs(build("wheel", checkout), tmp_path)
+    wheels = tmp_path / "wheels"
+    execute(
+        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, artefact,
+        cwd=tmp_path,
+    )  # fmt: skip
+    (wheel,) = wheels.iterdir()
+    assert_installs(wheel, tmp_path)

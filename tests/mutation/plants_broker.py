@@ -104,8 +104,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a commit that took too long counts once it is in the log",
         f"{GROUPS}/shard.py",
-        "                group.offsets.replay(TopicPartition(key.topic, key.partition), offset, producer_id)",
-        "                if key in set(): group.offsets.replay(TopicPartition(key.topic, key.partition), offset, producer_id)",
+        "            group.offsets.replay(partition, offset, producer_id)",
+        "            if partition in set(): group.offsets.replay(partition, offset, producer_id)",
         (
             "unit/coordinators/groups/test_offset_commit_and_delete.py::test_timed_out_commit_takes_effect_once_it_is_committed",
             "unit/broker/coordinators/test_group_coordinator.py::test_committed_offsets_survive_a_broker_restart",

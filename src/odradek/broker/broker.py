@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.acl_manager import AclManager, make_acl_manager
+from odradek.broker.client_configs import ClientConfigs
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
 from odradek.broker.environment import Environment
@@ -24,11 +25,18 @@ from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListe
 from odradek.broker.inter_broker.log_dir_notifications import LogDirNotifier
 from odradek.broker.membership import NO_EPOCH, Membership
 from odradek.broker.metadata_observer import observe_metadata
+from odradek.broker.network.listener import ConnectionThrottling
 from odradek.broker.network.session_factory import SessionFactory
+from odradek.broker.network.session_muter import SessionMuter
 from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.broker.quotas.quota_managers import QuotaManagers
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
+from odradek.broker.requests.request_meter import RequestMeters
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
+from odradek.broker.scram_credentials import ScramCredentialCache
+from odradek.broker.security.audit import AuditLog
 from odradek.broker.start_checks import (
     broker_id_rules,
     check_addresses,
@@ -52,17 +60,25 @@ from odradek.broker.topics.admin import AdminManager
 from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
 from odradek.broker.topics.missed_deletions import MissedDeletions
 from odradek.cluster.metadata_cache import MetadataCache
-from odradek.config import availability, derived
 from odradek.config import broker as settings
+from odradek.config import derived
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
-from odradek.config.listeners import ListenerEndpoint, listeners, new_anonymous_access_problems
+from odradek.config.endpoints import SecurityProtocol
+from odradek.config.listeners import (
+    ListenerEndpoint,
+    listeners,
+    new_anonymous_access_problems,
+    protocol_of,
+)
 from odradek.controller.controller import Controller
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_manager import LogManager
 from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.net.broker_connection import Handshake
+from odradek.ports.network import Network
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.store import meta_properties
 from odradek.store.broker_registration import create_or_get_cluster_id, read_cluster_id, resolve_broker_id
@@ -74,6 +90,10 @@ from odradek.store.transfer.transfer_mark import check_unmarked
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
+
+if TYPE_CHECKING:
+    from odradek.broker.security.broker_security import BrokerSecurity
+    from odradek.broker.security.listener_security import ListenerSecurity
 
 STOP_TIMEOUT_S: Final = 30
 """Time for in-flight requests to complete when the broker stops."""
@@ -115,6 +135,7 @@ class Broker:
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
+        self._made_security: BrokerSecurity | None = None
         self._is_serving = False
         self._is_start_complete = False
 
@@ -149,6 +170,7 @@ class Broker:
         """Start serving. After an error, ``stop`` releases all acquired resources."""
         static = self.config.broker
         check_settings(static, self.config.static)
+        self._check_security(static)
         is_known = await self._open_directories()
         ensemble = self._environment.open_store(store_path(self._log_manager.paths))
         membership = self._membership = Membership(
@@ -178,6 +200,8 @@ class Broker:
         if membership.is_shared:
             self._replica_manager.state_changes.load_topic_configs = config_manager.load_topics
         await socket_server.open()
+        if self._made_security is not None:
+            await self._made_security.load()
         await self._join(membership, socket_server, config_manager)
         ensemble.defers_writes = False
         # Not earlier: a client would believe a Metadata response without brokers and topics.
@@ -206,11 +230,9 @@ class Broker:
     async def _check_listeners(self, static: Settings, *, is_known: bool) -> None:
         """Check dynamically configured listeners, and that the addresses are free."""
         values = self.config.broker
-        problems = availability.unavailable_protocol_problems(values) or new_anonymous_access_problems(
-            static, values
-        )
-        if problems:
+        if problems := new_anonymous_access_problems(static, values):
             raise ConfigError(problems)
+        self._check_security(values)
         if is_known:  # a second broker on the same data fails at the directory lock, with the better error
             is_dynamic = settings.LISTENERS.name in self.config.broker_overrides
             origin = " (set by AlterConfigs for this broker)" if is_dynamic else ""
@@ -234,7 +256,14 @@ class Broker:
         self._admin_manager = AdminManager(
             membership, self.metadata_cache, self.config, self._timer_driver, clock, self._environment.entropy
         )
-        return DynamicConfigManager(membership, self.config, self._admin_manager, self.broker_id, clock)
+        values = self.config.broker
+        self._client_configs = ClientConfigs(
+            QuotaManagers(values, clock.monotonic_ms), ConnectionRates(values), ScramCredentialCache()
+        )
+        self.config.observers.append(self._client_configs.connection_rates.update)
+        return DynamicConfigManager(
+            membership, self.config, self._admin_manager, self._client_configs, self.broker_id, clock
+        )
 
     async def _load_logs(self) -> None:
         self._factory = ComponentFactory(
@@ -275,7 +304,7 @@ class Broker:
             environment.on_resized,
         )
         self._marker_writer = factory.make_marker_writer(replica_manager, self._group_coordinator)
-        requests = self._requests = factory.make_requests()
+        requests = self._requests = factory.make_requests(self._dialling)
         self._transaction_coordinator = factory.make_transaction_coordinator(
             replica_manager, self._marker_writer, requests, membership.metadata_version
         )
@@ -290,19 +319,74 @@ class Broker:
             self._log_dir_notifier = LogDirNotifier(membership, self.broker_id, environment.clock)
             self._missed_deletions = factory.make_missed_deletions(replica_manager, membership)
             self._replication = factory.attach_replication(replica_manager, membership, requests)
+        clock = environment.clock
+        muter = SessionMuter(clock.monotonic_ms, self._timer_driver.wheel, self._timer_driver.arm)
         socket_server = self._socket_server = SocketServer(
             self.config,
             environment.network,
-            environment.clock,
+            clock,
             environment.host_name,
             sessions.make_session,
+            ConnectionThrottling(self._client_configs.connection_rates, muter, clock.monotonic_ms),
+            self._security_of,
         )
         context = self._make_context(membership, requests, socket_server)
         dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
+        dispatcher.enforce_quotas(RequestMeters(self._client_configs.quotas, muter.mute, clock.monotonic_ns))
         sessions.dispatch = dispatcher.dispatch
         local_session = LocalSession(f"broker-{self.broker_id}", factory.inter_broker_listener)
         requests.call_local = partial(dispatcher.call, session=local_session)
         return socket_server
+
+    # Security.
+
+    def _reload_certificates(self) -> None:
+        if self._socket_server is not None:
+            self._socket_server.reload_security()
+
+    @property
+    def _security(self) -> BrokerSecurity:
+        """Security of listeners that are not PLAINTEXT; made and imported by the first."""
+        if self._made_security is None:
+            from odradek.broker.security.broker_security import BrokerSecurity
+
+            self._made_security = BrokerSecurity(
+                self.config,
+                self._environment,
+                AuditLog(self._environment.clock),
+                self._scram_credential,
+                lambda mechanism, token_id: None,
+            )
+        return self._made_security
+
+    def _scram_credential(self, mechanism: str, name: str) -> str | None:
+        return self._client_configs.credentials.scram_credential(mechanism, name)
+
+    def _check_security(self, values: Settings) -> None:
+        """Make the security of all listeners once, to report what is wrong with their settings together."""
+        configured = listeners(values)
+        problems: list[str] = []
+        for endpoint in configured.bound:
+            try:
+                self._security_of(endpoint, values)
+            except ConfigError as error:
+                problems += error.problems
+        try:
+            self._dialling(configured.inter_broker)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
+
+    def _security_of(self, endpoint: ListenerEndpoint, values: Settings) -> ListenerSecurity | None:
+        is_plain = endpoint.protocol is SecurityProtocol.PLAINTEXT
+        return None if is_plain else self._security.for_listener(endpoint, values)
+
+    def _dialling(self, listener: str) -> tuple[Network, Handshake | None]:
+        """Return how to connect to a listener of other brokers."""
+        if protocol_of(self.config.broker, listener) is SecurityProtocol.PLAINTEXT:
+            return self._environment.network, None
+        return self._security.network(listener), self._security.handshake(listener)
 
     def _make_context(
         self, membership: Membership, requests: InterBrokerRequests, socket_server: SocketServer
@@ -336,6 +420,7 @@ class Broker:
             socket_server=socket_server,
             acl_manager=self._acl_manager,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
+            client_configs=self._client_configs,
             denials=RateLimitedEvents(events.logger("authorizer"), clock.monotonic_ms),
         )
 
@@ -368,7 +453,9 @@ class Broker:
 
     def _make_controller(self, store: Store, fence: Fence) -> Controller:
         assert self._membership is not None
-        controller = self._factory.make_controller(store, fence, self._membership, self._replica_manager)
+        controller = self._factory.make_controller(
+            store, fence, self._membership, self._replica_manager, self._dialling
+        )
         controller.on_topic_deleted = self._admin_manager.on_topic_changed
         return controller
 
@@ -403,7 +490,9 @@ class Broker:
         return [
             *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
+            *([] if self._made_security is None else self._made_security.tasks(self._reload_certificates)),
             ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
+            ScheduledTask("expire_quota_sensors", SHORT_INTERVAL_MS, self._expire_quota_sensors),
             *LogMaintenance(self._log_manager, self.config, clock, on_log_start).tasks(),
             ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, replicas.retry_flushes),
             ScheduledTask("retry_offline_partitions", OFFLINE_PARTITION_RETRY_MS, retry_offline),
@@ -424,6 +513,9 @@ class Broker:
 
     async def _close_stalled(self) -> None:
         self._memory_pool.close_stalled_session(self._environment.clock.monotonic_ms())
+
+    async def _expire_quota_sensors(self) -> None:
+        self._client_configs.expire_sensors(self._environment.clock.monotonic_ms())
 
     # Failures.
 

@@ -37,7 +37,9 @@ from odradek.controller.machine.context import ControllerSettings
 from odradek.log.cleaning.log_cleaner import LogCleaner
 from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.log.log_manager import LogManager
+from odradek.net.broker_connection import Handshake
 from odradek.net.broker_requests import BrokerRequests
+from odradek.ports.network import Network
 from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
 from odradek.replication.fetchers.fetcher_manager import ReplicaFetcherManager
 from odradek.replication.fetchers.fetcher_settings import FetcherSettings
@@ -52,6 +54,9 @@ from odradek.replication.replica_manager import ReplicaManager
 from odradek.store.controller_election import Fence
 from odradek.store.port import Store
 from odradek.store.producer_id_manager import ProducerIdManager, StoreBlocks
+
+Dialling = Callable[[str], tuple[Network, Handshake | None]]
+"""Returns how to connect to a listener of other brokers."""
 
 
 class Replication:
@@ -263,32 +268,42 @@ class ComponentFactory:
     def inter_broker_listener(self) -> str:
         return listeners(self.config.broker).inter_broker
 
-    def make_requests(self) -> InterBrokerRequests:
+    def make_requests(self, dialling: Dialling) -> InterBrokerRequests:
+        network, handshake = dialling(self.inter_broker_listener)
         return InterBrokerRequests(
             self.broker_id,
             self.inter_broker_listener,
             self.metadata_cache,
-            self.environment.network,
+            network,
             self.environment.clock,
             self.environment.entropy,
             request_timeout_ms=self.config.broker[settings.REQUEST_TIMEOUT_MS],
+            handshake=handshake,
         )
 
     def make_controller(
-        self, store: Store, fence: Fence, membership: Membership, replica_manager: ReplicaManager
+        self,
+        store: Store,
+        fence: Fence,
+        membership: Membership,
+        replica_manager: ReplicaManager,
+        dialling: Dialling,
     ) -> Controller:
         """Return the controller for an election that this broker has won."""
         local_channel = LocalControllerChannel(self.broker_id, replica_manager)
         values, clock = self.config.broker, self.environment.clock
         bound = listeners(values)
+        listener = bound.control_plane or bound.inter_broker
+        network, handshake = dialling(listener)
         channels = ControllerChannelFactory(
             self.broker_id,
-            bound.control_plane or bound.inter_broker,
+            listener,
             membership.metadata_version,
-            self.environment.network,
+            network,
             clock,
             self.environment.entropy,
             timeout_ms=lambda: self.config.broker[settings.CONTROLLER_SOCKET_TIMEOUT_MS],
+            handshake=handshake,
         )
 
         def open_channel(broker_id: int, broker: Callable[[], LiveBroker]) -> BrokerChannel:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
+from odradek.broker.client_configs import CLIENT_ENTITY_TYPES, ClientConfigs
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.topics.admin import ALL_BROKERS, AdminManager
 from odradek.config import topic
@@ -43,12 +44,14 @@ class DynamicConfigManager:
         stores: StoreProvider,
         config: DynamicBrokerConfig,
         admin_manager: AdminManager,
+        client_configs: ClientConfigs,
         broker_id: int,
         clock: Clock,
     ) -> None:
         self._stores = stores
         self._config = config
         self._admin_manager = admin_manager
+        self._client_configs = client_configs
         self._broker_id = broker_id
         self._clock = clock
         self._replica_manager: ReplicaManager | None = None
@@ -100,6 +103,7 @@ class DynamicConfigManager:
         changes = await watch_config_changes(store, self._on_notification)
         self._last_seen = changes[-1].name if changes else ""
         self._admin_manager.replace_topic_overrides(await read_configs(store, TOPICS))
+        await self._client_configs.load(store)
         brokers = await read_configs(store, BROKERS)
         self._warn(self._config.set_cluster_overrides(brokers.get(ALL_BROKERS, {})))
         self._warn(self._config.set_broker_overrides(brokers.get(str(self._broker_id), {})))
@@ -145,6 +149,8 @@ class DynamicConfigManager:
             unclean = topic.UNCLEAN_LEADER_ELECTION_ENABLE
             if unclean.name in overrides and self._config.topic_settings(overrides)[unclean]:
                 self.on_unclean_election_enabled(name)
+        elif kind in CLIENT_ENTITY_TYPES:
+            self._client_configs.update(kind, name, await self._read(kind, name))
         elif kind == BROKERS and name == ALL_BROKERS:
             self._warn(self._config.set_cluster_overrides(await self._read(kind, name)))
             self._reconfigure(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -12,6 +12,9 @@ from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
 from odradek.ports.workers import Workers
 from odradek.store.port import Store
+
+if TYPE_CHECKING:
+    from odradek.net.sasl_login import LoginPorts
 
 
 class Ensemble(Protocol):
@@ -36,7 +39,8 @@ class Environment:
     """Ports a broker runs on.
 
     ``open_store`` opens the store: the embedded one in this file, or ZooKeeper if ``zookeeper.connect`` is
-    set. ``on_resized`` is called with the partition count.
+    set. ``on_resized`` is called with the partition count. ``login_ports`` returns
+    what fetches keys and tokens; without it, neither is possible.
     """
 
     clock: Clock
@@ -47,3 +51,4 @@ class Environment:
     open_store: Callable[[str], Ensemble]
     workers: Workers
     on_resized: Callable[[int], None] = lambda _: None
+    login_ports: Callable[[], LoginPorts] | None = None

@@ -9,15 +9,16 @@ import socket
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek import compiled_modules
 from odradek.broker.broker import Broker
 from odradek.broker.environment import Ensemble, Environment
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.preloading import import_rest
-from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
+from odradek.broker.serve_options import DATA_DIR, HOST, PORT, ServeOptions, arguments, conflicting_options
 from odradek.broker.start_checks import check_settings, is_store_shared
 from odradek.config import broker as settings
 from odradek.config import derived, sources
@@ -28,7 +29,7 @@ from odradek.ports.clock import Clock
 from odradek.records import codec
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import StoreError
-from odradek.system.clock import SystemClock
+from odradek.system.clock import SystemClock, block_thread
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
@@ -36,6 +37,10 @@ from odradek.system.process import FrozenHeap, collect_garbage_less_often, raise
 from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION
+
+if TYPE_CHECKING:
+    from odradek.broker.secure_setup import SecureSetup
+    from odradek.net.sasl_login import LoginPorts
 
 CONFIG_BYTES_MAX = 1024 * 1024
 USAGE_ERROR = 2
@@ -52,7 +57,9 @@ def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
         if options.check_config:
             return _check(options, variables)
         with _data_directory(options) as data_dir:
-            _start(sources.load(_read(options.config), variables, arguments(options, data_dir)), options)
+            secure = _secure_setup(options, data_dir)
+            pairs = [*(secure.settings if secure else ()), *arguments(options, data_dir)]
+            _start(sources.load(_read(options.config), variables, pairs), options, secure)
     except ConfigError as error:
         return _print_errors(error.problems)
     except (StorageError, StoreError, OSError) as error:
@@ -60,7 +67,17 @@ def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
     return 0
 
 
-def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
+def _secure_setup(options: ServeOptions, data_dir: str | None) -> SecureSetup | None:
+    """Return the certificates and users of ``--secure``, which are beside the data."""
+    if not options.secure:
+        return None
+    from odradek.broker.secure_setup import prepare
+
+    data = Path(data_dir or DATA_DIR).absolute()
+    return prepare(data.with_name(f"{data.name}.security"), options.host or HOST)
+
+
+def _start(loaded: sources.LoadedConfig, options: ServeOptions, secure: SecureSetup | None) -> None:
     level, form = loaded.settings[settings.ODRADEK_LOG_LEVEL], loaded.settings[settings.ODRADEK_LOG_FORMAT]
     events.configure(sys.stderr, level, sys.stderr.isatty(), form=form)
     for warning in loaded.warnings:
@@ -76,7 +93,7 @@ def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
         )
     raise_open_file_limit()
     collect_garbage_less_often()
-    _run(_serve(loaded, options))
+    _run(_serve(loaded, options, secure))
 
 
 @contextmanager
@@ -88,7 +105,7 @@ def _data_directory(options: ServeOptions) -> Iterator[str | None]:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="odradek-") as path:
-        yield path
+        yield f"{path}/data"
 
 
 def _check(options: ServeOptions, variables: Mapping[str, str]) -> int:
@@ -130,7 +147,7 @@ def _run(coroutine: Coroutine[Any, Any, None]) -> None:
         uvloop.run(coroutine)
 
 
-async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
+async def _serve(loaded: sources.LoadedConfig, options: ServeOptions, secure: SecureSetup | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -147,7 +164,7 @@ async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
         for failure in broker.failures:
             _print(f"warning: {failure}; serving without it")
         # Last, because scripts wait for these lines.
-        _announce(broker, options)
+        _announce(broker, options, secure)
         preloading = loop.create_task(_preload(broker, environment.clock, heap))
         await _wait_for_any(stopping, broker.all_failed)
         if broker.all_failed.is_set():
@@ -203,15 +220,31 @@ def _environment(loaded: sources.LoadedConfig, heap: FrozenHeap) -> Environment:
             return open_zookeeper(values)
         return EmbeddedEnsemble(path, clock, offload=files.offload)
 
+    entropy = SystemEntropy()
     return Environment(
         clock,
-        SystemEntropy(),
+        entropy,
         files,
         network,
         socket.getfqdn,
         open_store,
         ThreadWorkers(),
         heap.resized,
+        partial(_login_ports, files, entropy, clock),
+    )
+
+
+def _login_ports(files: RealFileSystem, entropy: SystemEntropy, clock: SystemClock) -> LoginPorts:
+    """Return what a broker with SASL between brokers needs; imported only then."""
+    from odradek.net.sasl_login import LoginPorts
+    from odradek.system.http import SystemHttp
+
+    return LoginPorts(
+        SystemHttp(),
+        lambda path: files.read_whole(path).decode(),
+        entropy.token,
+        clock.wall_ms,
+        lambda duration_ms: block_thread(duration_ms / 1000),
     )
 
 
@@ -222,13 +255,18 @@ def _print_load_progress(progress: LoadProgress) -> None:
     )
 
 
-def _announce(broker: Broker, options: ServeOptions) -> None:
+def _announce(broker: Broker, options: ServeOptions, secure: SecureSetup | None) -> None:
     note = ", removed when the broker stops" if options.ephemeral else ""
     addresses = ", ".join(map(_address, broker.endpoints))
     first = broker.endpoints[0]
     bootstrap_option = "" if (first.host, first.port) == (HOST, PORT) else f" -b {_address(first)}"
+    if secure is not None:
+        bootstrap_option += f" -X @{secure.client_properties}"
     _print(f"odradek {VERSION} ({compiled_modules.FORM}): broker {broker.broker_id} listening on {addresses}")
     _print(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}{note}")
+    if secure is not None:
+        made = "made" if secure.is_new else "as before"
+        _print(f"TLS, SASL and ACLs are on; options of the first user ({made}): {secure.client_properties}")
     _print("try:")
     _print(f"  echo hello | odradek produce greetings{bootstrap_option}")
     _print(f"  odradek consume greetings --from-beginning{bootstrap_option}")

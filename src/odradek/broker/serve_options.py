@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 HOST = "127.0.0.1"
 PORT = 9092
+DATA_DIR = "./odradek-data"
 
 
 class ServeOptions(NamedTuple):
@@ -22,6 +23,7 @@ class ServeOptions(NamedTuple):
     check_config: bool = False
     log_level: str | None = None
     log_format: str | None = None
+    secure: bool = False
 
 
 def conflicting_options(options: ServeOptions) -> list[str]:
@@ -30,6 +32,8 @@ def conflicting_options(options: ServeOptions) -> list[str]:
     conflicts = []
     if (options.host is not None or options.port is not None) and "listeners" in names:
         conflicts.append("--host and --port cannot be combined with --set listeners=...")
+    if options.secure and (options.config is not None or "listeners" in names):
+        conflicts.append("--secure cannot be combined with --config or --set listeners=...")
     if options.ephemeral and options.data_dir is not None:
         conflicts.append("--ephemeral cannot be combined with --data-dir")
     if (options.ephemeral or options.data_dir is not None) and names & {"log.dirs", "log.dir"}:
@@ -50,12 +54,13 @@ def arguments(options: ServeOptions, data_dir: str | None) -> list[str]:
 
 def _shortcuts(options: ServeOptions, data_dir: str | None) -> Iterator[str]:
     any_port = options.ephemeral and not any(text.startswith("listeners") for text in options.settings)
-    if options.host is not None or options.port is not None or any_port:
+    if options.host is not None or options.port is not None or any_port or options.secure:
         host = HOST if options.host is None else options.host
         port = options.port
         if port is None:
             port = 0 if options.ephemeral else PORT
-        yield f"listeners=PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+        protocol = "SASL_SSL" if options.secure else "PLAINTEXT"
+        yield f"listeners={protocol}://{f'[{host}]' if ':' in host else host}:{port}"
     if data_dir is not None:
         yield f"log.dirs={data_dir}"
     if options.log_level is not None:

@@ -26,8 +26,7 @@ from odradek.store.embedded.ensemble import ADOPTED_SUFFIX, FILE_NAME
 
 def check_settings(values: Settings, raw_values: Mapping[str, str]) -> None:
     """Reject settings that this broker does not support; ``raw_values`` are their raw values."""
-    problems = availability.unavailable_protocol_problems(values)
-    problems += availability.unavailable_setting_problems(raw_values)
+    problems = availability.unavailable_setting_problems(raw_values)
     selector = values[settings.REPLICA_SELECTOR_CLASS]
     if selector and selector not in SELECTORS:
         known = " or ".join(SELECTORS)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from odradek.config.client.definition import ClientConfigDef
 
 VARIABLE: Final = "ODRADEK_BOOTSTRAP"
+CONFIG_VARIABLE: Final = "ODRADEK_CLIENT_CONFIG"
+CONFIG_CHARACTERS_MAX: Final = 1 << 20
 DEFAULT: Final = "127.0.0.1:9092"
 FIRST_RESPONSE_S: Final = 4.0
 """Time a command waits for the first response before it fails."""
@@ -38,7 +40,12 @@ Bootstrap = Annotated[
 ]
 Extra = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="NAME=VALUE", help="Set a client option, by its Kafka name. May be repeated."),
+    typer.Option(
+        "-X",
+        metavar="NAME=VALUE",
+        help="Set a client option, by its Kafka name; @FILE sets those of a properties file (default: "
+        "$ODRADEK_CLIENT_CONFIG). May be repeated.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -65,7 +72,7 @@ class Target:
     def __init__(self, bootstrap: str | None, extra: Iterable[str] | None) -> None:
         outer = _GLOBAL_OPTIONS.get()
         self.bootstrap = bootstrap or outer.bootstrap or os.environ.get(VARIABLE) or DEFAULT
-        self._options = parse_pairs((*outer.extra, *(extra or ())), "-X")
+        self._options = _client_options((*outer.extra, *(extra or ())))
 
     @contextmanager
     def admin(self) -> Iterator[Admin]:
@@ -160,6 +167,25 @@ class ConnectionFailureHandler(logging.Handler):
 
 def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in options.items() if value is not None}
+
+
+def _client_options(values: Iterable[str]) -> dict[str, str]:
+    """Return the options of ``-X``; a later one overrides an earlier one."""
+    options: dict[str, str] = {}
+    default = os.environ.get(CONFIG_VARIABLE)
+    for text in ([f"@{default}"] if default else []) + list(values):
+        options |= _options_of_file(text[1:]) if text.startswith("@") else parse_pairs([text], "-X")
+    return options
+
+
+def _options_of_file(path: str) -> dict[str, str]:
+    from odradek.config.sources import parse_properties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read(CONFIG_CHARACTERS_MAX))
+    except (OSError, ValueError) as error:
+        usage_error(f"client options cannot be read: {error}")
 
 
 def parse_pairs(values: Iterable[str], option: str) -> dict[str, str]:

@@ -184,6 +184,17 @@ class Settings:
         value: V = self._prefixed[key] if key in self._prefixed else self._values[setting]
         return value
 
+    def for_mechanism(self, listener: str, mechanism: str, setting: Setting[V]) -> V:
+        """Return the value for a SASL mechanism of a listener, for the listener, or the general one.
+
+        The first is ``listener.name.{listener}.{mechanism}.{setting}``, with the mechanism in lower case.
+        """
+        key = (f"{listener}.{mechanism}".lower(), setting)
+        if key in self._prefixed:
+            value: V = self._prefixed[key]
+            return value
+        return self.for_listener(listener, setting)
+
     def overridden_for(self, listener: str) -> set[AnySetting]:
         """Return the settings with a value for this listener."""
         return {setting for prefix, setting in self._prefixed if prefix == listener.lower()}
@@ -224,8 +235,9 @@ def parse_settings(table: Mapping[str, AnySetting], raw_values: Mapping[str, str
     for name, text in raw_values.items():
         setting = table.get(name)
         split = None if setting else split_listener_name(name)
-        if split is not None:
-            setting = table.get(split[1])
+        if split is not None and (setting := table.get(split[1])) is None:
+            mechanism, _, rest = split[1].partition(".")
+            split, setting = (f"{split[0]}.{mechanism.lower()}", rest), table.get(rest)
         if setting is None:
             continue
         try:

@@ -48,6 +48,12 @@ def listeners(settings: Settings) -> Listeners:
     )
 
 
+def protocol_of(settings: Settings, listener: str) -> SecurityProtocol:
+    """Return the security protocol of a listener's name, PLAINTEXT if it is not mapped."""
+    protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+    return protocols.get(listener.upper(), SecurityProtocol.PLAINTEXT)
+
+
 class ListenerChange(NamedTuple):
     """Differences between two sets of listeners; a moved listener keeps its name."""
 
@@ -141,8 +147,8 @@ def new_anonymous_access_problems(before: Settings, after: Settings) -> list[str
 def _anonymous_access_problem(endpoint: ListenerEndpoint) -> str:
     return (
         f"listeners: {endpoint} can be reached from other machines without authentication. Listen on "
-        "127.0.0.1, or, on a network you trust, set odradek.allow.anonymous=true (TLS and SASL are not "
-        "available yet)"
+        "127.0.0.1, use SASL_SSL or ssl.client.auth=required, or, on a network you trust, set "
+        "odradek.allow.anonymous=true"
     )
 
 

@@ -66,16 +66,9 @@ def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequenc
 
 
 def _cross_setting_problems(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:
-    """Return the problems between settings that are valid by themselves.
-
-    If a listener's protocol is not available, only that is reported: other problems of the listeners follow
-    from it.
-    """
+    """Return the problems between settings that are valid by themselves."""
     related = constraints.problems(settings, raw_values)
     problems = availability.unavailable_setting_problems(raw_values)
-    if unavailable := availability.unavailable_protocol_problems(settings):
-        of_listeners = listeners.problems(settings)
-        return problems + unavailable + [line for line in related if line not in of_listeners]
     return problems + listeners.anonymous_access_problems(settings) + related
 
 

@@ -245,19 +245,20 @@ class CoordinatorContext(Generic[S]):
     # Appends.
 
     def _append(self, effect: AppendRecords) -> None:
-        now = self._environment.now()
+        now, settings = self._environment.now(), self._environment.settings()
         if self._appends.size_bytes >= PENDING_BYTES_MAX:
             self._fail(effect.completion, ErrorCode.NOT_ENOUGH_REPLICAS)
             return
-        batch = _build_batch(effect, self._environment.settings().compression, now.wall_ms)
+        batch = _build_batch(effect, settings.compression, now.wall_ms)
         try:
             appended = self.partition.append_as_coordinator(batch, now.wall_ms)
         except BrokerError as error:
             self._fail(effect.completion, error.code)
             return
         producer_id = NO_PRODUCER_ID if effect.producer is None else effect.producer.producer_id
-        items = tuple(WrittenRecord(record, producer_id) for record in effect.records)
-        deadline_ms = now.monotonic_ms + self._environment.settings().commit_timeout_ms
+        replayed = effect.records if effect.content is None else (effect.content,)
+        items = tuple([WrittenRecord(record, producer_id) for record in replayed])
+        deadline_ms = now.monotonic_ms + settings.commit_timeout_ms
         append = PendingAppend(items, appended.last_offset + 1, len(batch), effect.completion, deadline_ms)
         self._appends.add(append)
         if self.partition.is_flush_pending:

@@ -46,12 +46,14 @@ class AppendRecords(NamedTuple):
     """Append records in one batch, as part of the producer's transaction if ``producer`` is set.
 
     Once they are committed and replayed, ``on_append_committed(completion)`` is called; otherwise
-    ``on_append_failed(completion, code)``.
+    ``on_append_failed(completion, code)``. If ``content`` is set, it is replayed instead of the records.
     """
 
     records: tuple[CoordinatorRecord, ...]
     completion: Any
     producer: ProducerIdAndEpoch | None = None
+    content: Any = None
+    """Decoded content of all records, in a form that the shard replays with the same result."""
 
 
 class ScheduleTimer(NamedTuple):
@@ -102,8 +104,9 @@ class CoordinatorShard(Protocol):
 
     def on_timer(self, timer: Hashable, now: Now) -> Effects: ...
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Apply a committed record. ``producer_id`` is set if the record is part of a transaction."""
+    def replay(self, record: Any, producer_id: int = -1) -> None:
+        """Apply a committed ``CoordinatorRecord``, or the ``content`` of committed records with the same
+        result. ``producer_id`` is set if they are part of a transaction."""
         ...
 
     def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:

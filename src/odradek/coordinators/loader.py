@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.coordinators.effects import CoordinatorRecord
 from odradek.log.segments import page_in
@@ -22,9 +22,10 @@ from odradek.replication.partition import Partition
 
 
 class WrittenRecord(NamedTuple):
-    """A record, and the producer whose transaction it belongs to, if any."""
+    """A record, or the content of records that were written here, and the producer whose transaction it
+    belongs to, if any."""
 
-    record: CoordinatorRecord
+    record: Any
     producer_id: int = NO_PRODUCER_ID
 
 

@@ -12,11 +12,15 @@ _INT32_MIN: Final = -(2**31)
 
 def java_hash(text: str) -> int:
     """Return Java's ``String.hashCode``: a signed 32-bit hash over UTF-16 code units."""
-    units = memoryview(text.encode("utf-16-be", "surrogatepass"))
     hashed = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFF_FFFF
+    for unit in text.encode() if text.isascii() else _utf16_units(text):
+        hashed = (31 * hashed + unit) & 0xFFFF_FFFF
     return hashed - 2**32 if hashed >= 2**31 else hashed
+
+
+def _utf16_units(text: str) -> list[int]:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    return [high << 8 | low for high, low in zip(raw[::2], raw[1::2], strict=True)]
 
 
 def partition_of(identifier: str, count: int) -> int:

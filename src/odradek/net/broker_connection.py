@@ -5,7 +5,8 @@ completes: with the decoded response; with ``TimedOut``, which also closes the c
 responses would be late as well; or with the reason why the connection was closed. Records in a response are
 views into its frame, not copies.
 
-``Handshake`` authenticates a connection: it runs after connecting and before any other request.
+``Handshake`` authenticates a connection: it runs after ApiVersions and before any other request, and again
+before the session that the broker granted expires.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from odradek.model.client_errors import (
     AuthenticationFailed,
@@ -59,7 +60,11 @@ _AUTHENTICATION_ERRORS: Final = frozenset(
     }
 )
 
-Handshake = Callable[["BrokerConnection"], Awaitable[None]]
+
+class Handshake(Protocol):
+    def authenticate(self, connection: BrokerConnection, host: str) -> Awaitable[int]:
+        """Authenticate; return the lifetime of the session in milliseconds, 0 if unlimited."""
+        ...
 
 
 class _InFlightRequest(NamedTuple):
@@ -81,9 +86,13 @@ class BrokerConnection:
         "_close_reason",
         "_codecs",
         "_connection",
+        "_handshake",
+        "_host",
         "_in_flight",
         "_loop",
         "_prompt_responses",
+        "_reauthentication",
+        "_reauthentication_part",
         "_timeout_at_ms",
         "_timeout_handle",
         "_traffic",
@@ -91,6 +100,7 @@ class BrokerConnection:
         "_wire",
         "idle_since_ms",
         "is_closed_by_client",
+        "is_reauthenticating",
         "name",
         "throttled_until_ms",
         "versions",
@@ -110,6 +120,12 @@ class BrokerConnection:
         self.idle_since_ms = clock.monotonic_ms()
         self.throttled_until_ms = 0
         self.is_closed_by_client = False
+        self.is_reauthenticating = False
+        """While this is set, only the handshake sends."""
+        self._handshake: Handshake | None = None
+        self._host = ""
+        self._reauthentication: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._reauthentication_part = 0.9
         self._clock = clock
         self._changed = changed
         self._traffic = traffic or Traffic()
@@ -149,8 +165,14 @@ class BrokerConnection:
         setup_timeout_ms: int,
         request_timeout_ms: int,
         handshake: Handshake | None = None,
+        reauthentication_part: float = 0.9,
     ) -> None:
-        """Connect and negotiate API versions. Raises ConnectionFailed or the handshake's error."""
+        """Connect, negotiate API versions and authenticate. Raises ConnectionFailed or the handshake's error.
+
+        A session that expires is renewed after this part of its lifetime.
+        """
+        self._handshake, self._host = handshake, host
+        self._reauthentication_part = reauthentication_part
         try:
             await network.dial(host, port, self._attach, setup_timeout_ms)
         except TimeoutError as error:
@@ -160,9 +182,9 @@ class BrokerConnection:
             message = f"connection failed: {_cause(error)}"
             raise caused_by(ConnectionFailed(message, broker=self.name), error) from error
         try:
-            if handshake is not None:
-                await handshake(self)
             self.versions = await self._negotiate_versions(request_timeout_ms)
+            if handshake is not None:
+                self._renew_after(await handshake.authenticate(self, host))
             if self._close_reason is not None:
                 raise copy(self._close_reason)  # bytes after the response closed the connection
         except BaseException:
@@ -175,6 +197,36 @@ class BrokerConnection:
         if self._close_reason is not None:
             connection.close()
         return self
+
+    # Re-authentication.
+
+    def _renew_after(self, lifetime_ms: int) -> None:
+        if lifetime_ms > 0:
+            wait_s = lifetime_ms * self._reauthentication_part / 1000
+            self._reauthentication = self._loop.call_later(wait_s, self._reauthenticate)
+
+    def _reauthenticate(self) -> None:
+        """Authenticate again; requests wait, and responses to earlier ones still come."""
+        if self._close_reason is None:
+            self.is_reauthenticating = True
+            task = self._loop.create_task(self._authenticate_again(), name=f"authenticate {self.name}")
+            self._reauthentication = task
+            task.add_done_callback(self._on_reauthenticated)
+
+    async def _authenticate_again(self) -> None:
+        assert self._handshake is not None
+        lifetime_ms = await self._handshake.authenticate(self, self._host)
+        self.is_reauthenticating = False
+        self._renew_after(lifetime_ms)
+
+    def _on_reauthenticated(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ClientError):
+            self.close(error)
+        elif error is not None:
+            self.close(ConnectionFailed(f"re-authentication failed: {error!r}", broker=self.name))
+        else:
+            self._changed(self)
 
     async def _negotiate_versions(self, timeout_ms: int) -> Mapping[int, range]:
         """Send ApiVersions; fall back to version 0 if the broker does not support this version."""
@@ -365,6 +417,8 @@ class BrokerConnection:
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
             self._timeout_handle = None
+        if self._reauthentication is not None:
+            self._reauthentication.cancel()
         unsent, self._unsent = self._unsent, []
         for future in unsent:
             _fail(future, copy(reason))

@@ -157,7 +157,7 @@ class ConnectionPool:
             if node.connecting is None:
                 node.connecting = self._start_connecting(node)
             await self._wait_for_connect(node.connecting)
-        elif connection.in_flight >= self._settings.in_flight_max:
+        elif connection.is_reauthenticating or connection.in_flight >= self._settings.in_flight_max:
             await node.wait_for_change()
         else:
             await self._clock.sleep_ms(max(connection.throttled_until_ms - self._clock.monotonic_ms(), 1))
@@ -200,6 +200,7 @@ class ConnectionPool:
             setup_timeout_ms=node.setup_timeout_ms(self._entropy),
             request_timeout_ms=self._settings.request_timeout_ms,
             handshake=self._handshake,
+            reauthentication_part=_reauthentication_part(self._entropy),
         )
         node.connection = connection
         node.failures = 0
@@ -299,3 +300,8 @@ class ConnectionPool:
     def _check_open(self) -> None:
         if self._closed is not None:
             raise copy(self._closed)
+
+
+def _reauthentication_part(entropy: Entropy) -> float:
+    """Return the part of a session's lifetime after which to re-authenticate: 0.85 to 0.95, as in Kafka."""
+    return 0.85 + entropy.below(100) / 1000

@@ -79,6 +79,7 @@ class NodeConnectionState:
         connection = self.connection
         return (
             connection is not None
+            and not connection.is_reauthenticating
             and connection.in_flight < self._settings.in_flight_max
             and (connection.throttled_until_ms == 0 or _is_throttle_over(connection, clock.monotonic_ms()))
         )

@@ -36,8 +36,8 @@ def build_batch(header: BatchHeader, records: bytes) -> bytes:
 
     Position, size, magic and CRC of the header are ignored and computed here.
     """
-    fields = header._replace(size_bytes=BATCH_OVERHEAD + len(records) - LOG_OVERHEAD, magic=2, crc=0)[1:]
-    head = bytearray(HEADER.pack(*fields))
+    size = BATCH_OVERHEAD + len(records) - LOG_OVERHEAD
+    head = bytearray(HEADER.pack(header.base_offset, size, header.leader_epoch, 2, 0, *header[6:]))
     crc = codec.crc32c(records, codec.crc32c(memoryview(head)[CRC_START:]))
     head[CRC_START - 4 : CRC_START] = crc.to_bytes(4, "big")
     return b"".join((head, records))

@@ -7,7 +7,8 @@ are deleted after a while; a broker that was down longer reads all configs at st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.store.layout import znode_paths
@@ -21,8 +22,11 @@ from odradek.store.port import (
     BadPayload,
     BadVersion,
     CreateOp,
+    DeleteOp,
+    Node,
     NodeExists,
     NoNode,
+    NotEmpty,
     Op,
     SetDataOp,
     Store,
@@ -32,6 +36,7 @@ from odradek.store.port import (
 
 CHANGE_KEPT_MS: Final = 15 * 60 * 1000
 _ATTEMPTS_MAX: Final = 10
+_CONCURRENT_READS: Final = 256
 
 
 class ConfigChange(NamedTuple):
@@ -73,16 +78,98 @@ async def read_configs_of(store: Store, entity_type: str, names: Sequence[str]) 
     }
 
 
-async def change_config(store: Store, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-    """Replace all configs of an entity and notify the brokers."""
-    await store.ensure_path(f"{znode_paths.CONFIG}/{entity_type}")
-    await store.ensure_path(znode_paths.CONFIG_CHANGES)
-    notification = CreateOp(
+async def read_pair_configs(store: Store) -> dict[str, dict[str, str]]:
+    """Return the configs of all users with a client id, by name below ``/config/users``."""
+    try:
+        users = await store.children(znode_paths.CONFIG_USERS)
+    except NoNode:
+        return {}
+    names: list[str] = []
+    for start in range(0, len(users), _CONCURRENT_READS):
+        batch = users[start : start + _CONCURRENT_READS]
+        for pairs in await asyncio.gather(*(_pair_names(store, user) for user in batch)):
+            names += pairs
+    return await read_configs_of(store, "users", names)
+
+
+async def read_user_pair_configs(store: Store, user: str) -> dict[str, dict[str, str]]:
+    """Return the configs of one user's client ids, by name below ``/config/users``."""
+    return await read_configs_of(store, "users", await _pair_names(store, user))
+
+
+async def _pair_names(store: Store, user: str) -> list[str]:
+    try:
+        clients = await store.children(f"{znode_paths.config('users', user)}/clients")
+    except NoNode:
+        return []
+    return [f"{user}/clients/{client_id}" for client_id in clients]
+
+
+async def update_config(
+    store: Store, entity_type: str, name: str, change: Callable[[dict[str, str]], dict[str, str]]
+) -> None:
+    """Change the configs of an entity and notify the brokers. A node without configs is deleted.
+
+    ``change`` returns the new configs for the current ones; it is called again if another broker wrote them
+    meanwhile, so that no change is lost.
+    """
+    path = znode_paths.config(entity_type, name)
+    for _ in range(_ATTEMPTS_MAX):
+        [node] = await store.get_many([path])
+        config = change({} if node is None else decode_config(path, node[0]))
+        if node is None and not config:
+            return
+        await store.ensure_path(path.rpartition("/")[0])
+        await store.ensure_path(znode_paths.CONFIG_CHANGES)
+        op = await _replacing_op(store, path, node, config)
+        try:
+            await store.multi([op, _notification(entity_type, name)])
+        except (NodeExists, NoNode, BadVersion, NotEmpty) as error:
+            if error.op_index != 0:
+                raise
+            continue
+        if isinstance(op, DeleteOp):
+            await _delete_empty_parents(store, entity_type, name)
+        return
+    raise StoreError(path, f"write conflict in each of {_ATTEMPTS_MAX} attempts")
+
+
+async def _replacing_op(store: Store, path: str, node: Node | None, config: Mapping[str, str]) -> Op:
+    if node is None:
+        return CreateOp(path, encode_config(config))
+    version = node[1].version
+    if config or await store.children(path):
+        return SetDataOp(path, encode_config(config), version)
+    return DeleteOp(path, version)
+
+
+async def _delete_empty_parents(store: Store, entity_type: str, name: str) -> None:
+    """Delete the nodes above a deleted one that have neither children nor configs."""
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        path = znode_paths.config(entity_type, name)
+        try:
+            data, stat = await store.get(path)
+            if decode_config(path, data):
+                return
+            await store.delete(path, stat.version)
+        except (NoNode, NotEmpty, BadVersion, BadPayload):
+            return  # another broker uses it
+
+
+def _notification(entity_type: str, name: str) -> CreateOp:
+    return CreateOp(
         f"{znode_paths.CONFIG_CHANGES}/{znode_paths.CONFIG_CHANGE_PREFIX}",
         encode_config_change(f"{entity_type}/{name}"),
         sequence=True,
     )
-    await write_with_config(store, entity_type, name, config, [notification])
+
+
+async def change_config(store: Store, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+    """Replace all configs of an entity and notify the brokers."""
+    await store.ensure_path(f"{znode_paths.CONFIG}/{entity_type}")
+    await store.ensure_path(znode_paths.CONFIG_CHANGES)
+    await write_with_config(store, entity_type, name, config, [_notification(entity_type, name)])
 
 
 async def write_with_config(

@@ -38,7 +38,17 @@ class SocketListener:
         self._offload_read = offload_read
         self.port: int = sock.getsockname()[1]
         self._closed = False
+        self._paused = False
         loop.add_reader(sock.fileno(), self._on_acceptable)
+
+    def pause(self) -> None:
+        self._paused = True
+        if not self._closed:
+            self._loop.remove_reader(self._socket.fileno())
+
+    def resume(self) -> None:
+        self._paused = False
+        self._resume_accepting()
 
     def close(self) -> None:
         if not self._closed:
@@ -48,6 +58,8 @@ class SocketListener:
 
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_ITERATION):
+            if self._paused:
+                return
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -73,7 +85,7 @@ class SocketListener:
         self._loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting)
 
     def _resume_accepting(self) -> None:
-        if not self._closed:
+        if not self._closed and not self._paused:
             self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
 

@@ -50,6 +50,11 @@ class RateLimitedEvents:
         self._kinds_max = kinds_max
         self._counts: dict[str, _Count] = {}
 
+    def info(self, event: str, kind: str, /, **fields: object) -> None:
+        """Log an event, or count it if its kind has reached the limit."""
+        if self._is_due(kind, fields):
+            self._logger.info(event, **fields)
+
     def warning(self, event: str, kind: str, /, **fields: object) -> None:
         """Log a warning, or count it if its kind has reached the limit."""
         if self._is_due(kind, fields):

@@ -123,13 +123,30 @@ class MemoryListener:
         self._network = network
         self._accept = accept
         self._context = contextvars.copy_context()
+        self._paused = False
+        self._queued: list[MemoryConnection] = []
+        """Connections to be accepted after a pause."""
         network.bind(self)
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        while self._queued and not self._paused:
+            self.handle_connection(self._queued.pop(0))
 
     def close(self) -> None:
         self._network.unbind(self)
+        for connection in self._queued:
+            connection.close()
+        self._queued.clear()
 
     def handle_connection(self, connection: MemoryConnection) -> None:
         """Pass a new connection to ``accept``, in the context of the listener."""
+        if self._paused:
+            self._queued.append(connection)
+            return
         receiver = self._context.copy().run(self._accept, connection)
         if receiver is None:
             connection.close()

@@ -25,8 +25,15 @@ FRAMES_MAX: Final = 64
 RECEIVED_BYTES_MAX: Final = 1024 * 1024
 """Bytes received at once: a larger copy would delay other connections."""
 
+TOKEN_KEY: Final = -1
+"""API key that stands for a frame without a request header: a token of SASL after SaslHandshake version 0."""
+
+_pack_size = Struct(">i").pack
 _pack_plain = Struct(">ii").pack
 _pack_tagged = Struct(">iix").pack
+
+
+_TOKEN_HEADER: Final = RequestHeader(TOKEN_KEY, 0, 0, None)
 
 
 class Request:
@@ -58,12 +65,14 @@ class Request:
 class ServerConnection:
     """Sans-IO server connection: receive into ``receive_buffer()``, send the parts ``respond`` returns."""
 
-    __slots__ = ("_frames", "_waiting", "response_bytes", "violation")
+    __slots__ = ("_frames", "_waiting", "expects_tokens", "response_bytes", "violation")
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         """``scratch`` may be shared by connections that never receive concurrently; see ``frames``."""
         self._frames = FrameReader(frame_bytes_max, scratch, frames_max=FRAMES_MAX)
         self._waiting: deque[Request] = deque()
+        self.expects_tokens = False
+        """Whether frames have no header; see ``TOKEN_KEY``."""
         self.response_bytes = 0
         """Total size of all responses so far."""
         self.violation: RemoteProtocolViolation | None = None
@@ -126,6 +135,9 @@ class ServerConnection:
     def _requests(self, frames: list[memoryview]) -> list[Request]:
         requests: list[Request] = []
         for frame in frames:
+            if self.expects_tokens:
+                requests.append(Request(_TOKEN_HEADER, frame, 0))
+                continue
             try:
                 header, position = decode_request_header(frame)
             except RemoteProtocolViolation as violation:
@@ -144,6 +156,8 @@ class ServerConnection:
         for part in parts:
             size += len(part)
         self.response_bytes += size
+        if request.api_key == TOKEN_KEY:
+            return self._release(request, [_pack_size(size - 4), *parts])
         if request.api_version >= RESPONSE_FLEXIBLE_SINCE.get(request.api_key, NEVER):
             head = _pack_tagged(size + 1, request.correlation_id)
         else:

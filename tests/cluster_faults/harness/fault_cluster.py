@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.peers.server_process import BrokerFailed, ServerProcess
 from kazoo.exceptions import KazooException
 from tests.cluster_faults.harness.networks import Network, Side
+from tests.cluster_faults.harness.secured import IS_SECURED, allow_clients, secured_settings
 from tests.cluster_faults.harness.zookeeper_links import ZooKeeperLinks
 from tests.mixed.harness.mixed_cluster import read_metadata
 from tests.mixed.harness.znodes import NO_BROKER, Znodes
@@ -72,6 +73,7 @@ class FaultCluster:
         home.mkdir(parents=True, exist_ok=True)
         is_shared_host = network.host(BROKERS[0]) == network.host(BROKERS[1])
         self._ports = {broker: free_port() if is_shared_host else PORT for broker in brokers}
+        self._broker_ports = {broker: free_port() if is_shared_host else PORT + 1 for broker in brokers}
         self.environments: dict[int, dict[str, str]] = {}
         self.more_log_dirs: dict[int, list[Path]] = {}
         self._processes: dict[int, ServerProcess] = {}
@@ -81,6 +83,8 @@ class FaultCluster:
         self._zookeeper = self._start_zookeeper()
         self.links = ZooKeeperLinks(network.zookeeper_host, self._zookeeper.port, brokers)
         self.znodes = Znodes(self._zookeeper.connect_string)
+        if IS_SECURED:
+            allow_clients(self._zookeeper.connect_string)
 
     def _start_zookeeper(self, port: int = 0) -> LocalZooKeeper:
         return LocalZooKeeper(
@@ -160,7 +164,17 @@ class FaultCluster:
             "listeners": f"PLAINTEXT://{self.address(broker)}",
             "log.dirs": ",".join(map(str, self.log_dirs(broker))),
             "zookeeper.connect": self._zookeeper_connect(broker),
+            **(self._secured_settings(broker) if IS_SECURED else {}),
         }
+
+    def _secured_settings(self, broker: int) -> dict[str, str]:
+        host = self.network.host(broker)
+        return secured_settings(
+            self.home,
+            map(self.network.host, self._ports),
+            self.address(broker),
+            f"{host}:{self._broker_ports[broker]}",
+        )
 
     def _launch(self, broker: int) -> None:
         path = self.home / f"broker-{broker}.properties"

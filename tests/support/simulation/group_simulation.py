@@ -104,9 +104,9 @@ class GroupSimulation:
 
     def _apply(self, write: AppendRecords) -> None:
         producer_id = -1 if write.producer is None else write.producer.producer_id
-        for entry in write.records:
-            self.committed.append((entry, producer_id))
-            self.shard.replay(entry, producer_id)
+        self.committed += [(record, producer_id) for record in write.records]
+        for replayed in write.records if write.content is None else (write.content,):
+            self.shard.replay(replayed, producer_id)
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
         """Commit a transaction marker, after all writes before it."""

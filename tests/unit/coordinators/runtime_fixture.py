@@ -58,6 +58,7 @@ class Counter:
         self.waiting: list[Any] = []
         self.fired_at: list[tuple[Hashable, int]] = []
         self.loads = 0
+        self.replayed_count = 0
 
     def handle(self, command: Any, to: Any, now: Now) -> Effects:
         operation, *arguments = command
@@ -69,6 +70,10 @@ class Counter:
             completion = (to, operation == "set twice" and name)
             append = AppendRecords((CoordinatorRecord(name, value),), completion, producer)
             return [append, ScheduleTimer("idle", 60_000)]
+        if operation == "set with content":
+            self.waiting.append(to)
+            records = tuple([CoordinatorRecord(name, b"%d" % total) for name, total in arguments[0].items()])
+            return [AppendRecords(records, (to, False), content=arguments[0])]
         if operation == "schedule":
             return [ScheduleTimer(arguments[0], arguments[1]), Reply(to, "scheduled")]
         if operation == "cancel":
@@ -95,8 +100,11 @@ class Counter:
         self.fired_at.append((timer, now.monotonic_ms))
         return []
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
-        if producer_id >= 0:
+    def replay(self, record: CoordinatorRecord | dict[bytes, int], producer_id: int = -1) -> None:
+        self.replayed_count += 1
+        if isinstance(record, dict):
+            self.totals.update(record)
+        elif producer_id >= 0:
             self.open.setdefault(producer_id, []).append(record)
         elif record.value is None:
             self.totals.pop(record.key, None)

@@ -54,6 +54,18 @@ def test_effects_of_a_committed_append_are_executed_in_order() -> None:
     run_scenario(scenario)
 
 
+def test_content_is_replayed_instead_of_records_until_the_next_load() -> None:
+    async def scenario(fixture: RuntimeFixture) -> None:
+        counter, totals = await fixture.serve(), {b"a": 1, b"b": 2}
+        assert fixture.submit("set with content", totals) == ["done"]
+        assert (counter.totals, counter.replayed_count) == (totals, 1)
+        assert log_records(fixture) == [(b"a", b"1"), (b"b", b"2")]
+        loaded = await fixture.reload()
+        assert (loaded.totals, loaded.replayed_count) == (totals, 2)
+
+    run_scenario(scenario)
+
+
 def test_nothing_is_replayed_or_answered_before_it_is_committed() -> None:
     async def scenario(fixture: RuntimeFixture) -> None:
         counter = await fixture.serve(1, FOLLOWER_ID)

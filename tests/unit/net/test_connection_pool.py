@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -101,11 +102,12 @@ def test_handshake_runs_before_any_request(run_scenario):
     async def scenario(harness):
         seen = []
 
-        async def handshake(connection):
+        async def authenticate(connection, host):
             response = await connection.send_in_version(SaslHandshakeRequest("PLAIN"), 1, 1000)
             if response.error_code:
                 raise handshake_error(ErrorCode(response.error_code), "SaslHandshake", connection.name)
-            seen.append(connection.name)
+            seen.append((connection.name, host))
+            return 0
 
         def respond(header, request):
             if header.api_key == 17:
@@ -113,11 +115,11 @@ def test_handshake_runs_before_any_request(run_scenario):
             return harness.scripted.default_response(header, request)
 
         harness.scripted.respond = respond
-        pool = harness.make_pool(handshake)
+        pool = harness.make_pool(SimpleNamespace(authenticate=authenticate))
         pool.put_node(1, "broker", 9092)
         await pool.ready(1, 1000)
-        assert [request.api_key for request in harness.scripted.requests] == [17, 18]
-        assert seen == ["1 (broker:9092)"]
+        assert [request.api_key for request in harness.scripted.requests] == [18, 17]
+        assert seen == [("1 (broker:9092)", "broker")]
         await pool.close()
 
     run_scenario(scenario)
@@ -125,10 +127,10 @@ def test_handshake_runs_before_any_request(run_scenario):
 
 def test_authentication_failure_reaches_all_waiting_requests(run_scenario):
     async def scenario(harness):
-        async def handshake(connection):
+        async def authenticate(connection, host):
             raise handshake_error(ErrorCode.SASL_AUTHENTICATION_FAILED, "SaslAuthenticate", connection.name)
 
-        pool = harness.make_pool(handshake)
+        pool = harness.make_pool(SimpleNamespace(authenticate=authenticate))
         pool.put_node(1, "broker", 9092)
         waiting = [pool.ready(1, 1000) for _ in range(2)]
         for outcome in await asyncio.gather(*waiting, return_exceptions=True):

@@ -16,6 +16,8 @@ from odradek.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_QUOTA_SINCE = 3
+
 
 async def create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
@@ -26,7 +28,10 @@ async def create_partitions(
     denied = context.denied(AclOperation.ALTER, AclResourceType.TOPIC, (topic.name for topic in distinct))
     increases = [_partition_increase(topic) for topic in distinct if topic.name not in denied]
     outcomes = await context.broker.admin_manager.create_partitions(
-        increases, request.timeout_ms, validate_only=request.validate_only
+        increases,
+        request.timeout_ms,
+        context.mutation_quota(STRICT_QUOTA_SINCE),
+        validate_only=request.validate_only,
     )
     results = [
         CreatePartitionsTopicResult(outcome.name, outcome.code, outcome.message) for outcome in outcomes

@@ -27,6 +27,7 @@ from odradek.wire.messages.create_topics import (
 )
 
 SETTINGS_SINCE = 5
+STRICT_QUOTA_SINCE = 6
 
 
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
@@ -38,7 +39,10 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         _new_topic(topic) for topic in request.topics if names[topic.name] == 1 and topic.name not in denied
     ]
     outcomes = await context.broker.admin_manager.create_topics(
-        new_topics, request.timeout_ms, validate_only=request.validate_only
+        new_topics,
+        request.timeout_ms,
+        context.mutation_quota(STRICT_QUOTA_SINCE),
+        validate_only=request.validate_only,
     )
     results = {
         outcome.name: _hidden_result(outcome) if outcome.name in hidden else _result(outcome, context)

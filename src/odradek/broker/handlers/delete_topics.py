@@ -18,6 +18,7 @@ from odradek.wire.messages.delete_topics import (
 )
 
 IDS_SINCE = 6
+STRICT_QUOTA_SINCE = 5
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -38,8 +39,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             names.append(name)
         else:
             results.append(_denied_result(state, name, context))
+    quota = context.mutation_quota(STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
-        list(dict.fromkeys(names)), request.timeout_ms
+        list(dict.fromkeys(names)), request.timeout_ms, quota
     ):
         results.append(DeletableTopicResult(outcome.name, outcome.topic_id, outcome.code, outcome.message))
     return DeleteTopicsResponse(responses=results)

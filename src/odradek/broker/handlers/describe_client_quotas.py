@@ -1,50 +1,112 @@
-"""DescribeClientQuotas, versions 0 and 1: always empty, because quotas cannot be set."""
+"""DescribeClientQuotas, versions 0 and 1: the quotas of the entities that match a filter.
+
+They are read from the store, which may be newer than what this broker enforces.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping
 
+from odradek.broker.quotas.entity_paths import (
+    CLIENT_ID,
+    CLIENTS,
+    IP,
+    IPS,
+    USER,
+    USERS,
+    entity_name,
+    node_name,
+    pair_name,
+)
+from odradek.broker.quotas.quota_configs import CLIENT_QUOTAS, IP_QUOTAS, ValueType, parse_quotas
+from odradek.broker.quotas.quota_filters import NameFilter, QuotaFilter, parse_filter
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.acl_operations import AclOperation
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.errors import ErrorCode
+from odradek.store.configs import (
+    read_configs,
+    read_configs_of,
+    read_pair_configs,
+    read_user_pair_configs,
+)
+from odradek.store.port import Store
 from odradek.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 
-
-def describe_client_quotas(
+async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     context.require_on_cluster(AclOperation.DESCRIBE_CONFIGS)
-    check_filter([component.entity_type for component in request.components])
-    return DescribeClientQuotasResponse(entries=[])
+    quota_filter = parse_filter(request.components, request.strict)
+    store = context.broker.membership.store
+    entries: list[EntryData] = []
+    if quota_filter.includes_users:
+        configs = await _read(store, USERS, quota_filter.user)
+        entries += _entries(configs, USER, quota_filter.user, CLIENT_QUOTAS)
+    if quota_filter.includes_clients:
+        configs = await _read(store, CLIENTS, quota_filter.client_id)
+        entries += _entries(configs, CLIENT_ID, quota_filter.client_id, CLIENT_QUOTAS)
+    if quota_filter.includes_pairs:
+        entries += _pair_entries(await _read_pairs(store, quota_filter), quota_filter)
+    if quota_filter.includes_ips:
+        configs = await _read(store, IPS, quota_filter.ip)
+        entries += _entries(configs, IP, quota_filter.ip, IP_QUOTAS)
+    return DescribeClientQuotasResponse(entries=entries)
 
 
-def check_filter(types: Sequence[str]) -> None:
-    """Reject invalid combinations of entity types."""
-    for entity_type in types:
-        if not entity_type:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "entity type must be non-empty, got ''")
-        if entity_type not in (USER, CLIENT_ID, IP):
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"entity type must be user, client-id or ip, got '{entity_type[:249]}'",
-            )
-        if types.count(entity_type) > 1:
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"each entity type must appear once, got {entity_type} twice"
-            )
-    if IP in types and len(types) > 1:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            f"entity type ip must not be combined with others, got {', '.join(types)}",
-        )
+async def _read(
+    store: Store, config_type: str, name_filter: NameFilter | None
+) -> Mapping[str, Mapping[str, str]]:
+    """Return configs by node name: of one node, or of all."""
+    if name_filter is None or name_filter.is_any:
+        return await read_configs(store, config_type)
+    return await read_configs_of(store, config_type, [node_name(name_filter.name)])
+
+
+async def _read_pairs(store: Store, quota_filter: QuotaFilter) -> Mapping[str, Mapping[str, str]]:
+    user, client_id = quota_filter.user, quota_filter.client_id
+    if user is None or user.is_any:
+        return await read_pair_configs(store)
+    if client_id is None or client_id.is_any:
+        return await read_user_pair_configs(store, node_name(user.name))
+    return await read_configs_of(store, USERS, [pair_name(user.name, client_id.name)])
+
+
+def _entries(
+    configs: Mapping[str, Mapping[str, str]],
+    entity_type: str,
+    name_filter: NameFilter | None,
+    types: Mapping[str, ValueType],
+) -> list[EntryData]:
+    entries = []
+    for node, config in configs.items():
+        name, values = entity_name(node), _values(config, types)
+        if values and (name_filter is None or name_filter.matches(name)):
+            entries.append(EntryData([EntityData(entity_type, name)], values))
+    return entries
+
+
+def _pair_entries(configs: Mapping[str, Mapping[str, str]], quota_filter: QuotaFilter) -> list[EntryData]:
+    entries = []
+    for node, config in configs.items():
+        user_node, _, client_node = node.split("/")
+        user, client_id = entity_name(user_node), entity_name(client_node)
+        values = _values(config, CLIENT_QUOTAS)
+        if not values or not (quota_filter.user is None or quota_filter.user.matches(user)):
+            continue
+        if quota_filter.client_id is None or quota_filter.client_id.matches(client_id):
+            entries.append(EntryData([EntityData(USER, user), EntityData(CLIENT_ID, client_id)], values))
+    return entries
+
+
+def _values(config: Mapping[str, str], types: Mapping[str, ValueType]) -> list[ValueData]:
+    return [ValueData(key, value) for key, value in parse_quotas(config, types).values.items()]
 
 
 def error_response(

@@ -28,6 +28,7 @@ from typing import Literal
 from odradek.broker.requests.current_leader import find_current_leader
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.broker.requests.request_meter import RequestMeter
 from odradek.config import broker as settings
 from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.page_in import PAGE_IN_ATTEMPTS_MAX
@@ -137,6 +138,7 @@ class FetchAttempt:
         "_indexes",
         "_isolation",
         "_may_block",
+        "_meter",
         "_min_bytes",
         "_must_respond",
         "_only_leader",
@@ -161,6 +163,12 @@ class FetchAttempt:
         self._replica_id = replica_id
         self._isolation = request.isolation_level
         self._bytes_max = min(request.max_bytes, context.broker.config.broker[settings.FETCH_MAX_BYTES])
+        self._meter = context.meter
+        if self._meter is not None:
+            if replica_id >= 0:
+                self._meter.exempt()
+            else:
+                self._bytes_max = min(self._bytes_max, self._meter.fetch_bytes_max())
         self._min_bytes = min(request.min_bytes, self._bytes_max)
         self._size_bytes = 0
         self._must_respond = bool(fetch_context.error)
@@ -255,9 +263,16 @@ class FetchAttempt:
         return [partition for partition in self._partitions if partition is not None]
 
     def response(self) -> Response:
+        if self._meter is not None and self._replica_id < 0 and self._is_throttled(self._meter):
+            return _response(self._fetch_context.throttled_response(), self._isolation)
         if self._context.version < MAGIC_2_SINCE:
             return self._down_converted_response()
         return self._plain_response()
+
+    def _is_throttled(self, meter: RequestMeter) -> bool:
+        """Count the records of the response. Kafka counts the rest of it, too."""
+        selected = self._fetch_context.select(self._results)
+        return meter.throttle_fetch(sum(result.records_bytes for result in selected))
 
     async def _down_converted_response(self) -> FetchResponse:
         """Down-convert the records for old clients."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from odradek.broker.handlers.describe_cluster import cluster_operations
+from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED
 from odradek.broker.requests.dispatcher import EncodedResponse, RequestContext
 from odradek.broker.topics import metadata_responses
 from odradek.cluster.metadata_cache import MetadataCache
@@ -185,7 +186,8 @@ async def _after_creating(
     context: RequestContext,
     denied_entries: Sequence[MetadataResponseTopic] = (),
 ) -> MetadataResponse:
-    errors = await context.broker.admin_manager.auto_create_topics(missing)
+    quota = UNBOUNDED if context.meter is None else context.meter.auto_creation_quota()
+    errors = await context.broker.admin_manager.auto_create_topics(missing, quota)
     entries = []
     for topic in requested:
         entry = _entry(topic, context)

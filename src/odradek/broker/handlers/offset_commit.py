@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
-from odradek.broker.handlers.group_requests import absence_error, partition_exists, submit_to_group
+from odradek.broker.handlers.group_requests import absence_error, submit_to_group
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
@@ -37,42 +37,50 @@ TIMESTAMP_MS_MAX: Final = 2**63 - 1
 Result = (
     OffsetCommitResponse | PendingResponse[OffsetCommitResponse] | Coroutine[Any, Any, OffsetCommitResponse]
 )
-Partitions = Mapping[TopicPartition, OffsetCommitRequestPartition]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Codes = Mapping[TopicPartition, ErrorCode]
+
+_tuple: Final = tuple.__new__  # half the time of a named tuple's own constructor
 
 
 def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Result:
     context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
-    partitions = {
-        partition: part
-        for topic in request.topics
-        if topic.name not in denied
-        for part in topic.partitions
-        if partition_exists(context, partition := TopicPartition(topic.name, part.partition_index))
-    }
-    if not partitions:
+    offsets = _offsets(request, denied, context)
+    if not offsets:
         return _response(request, {}, denied)
     if context.version == 0:
-        return _commit_to_store(request, partitions, denied, context)
-    command = _command(request, partitions, context.broker.clock.wall_ms())
+        return _commit_to_store(request, offsets, denied, context)
+    command = CommitOffsets(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        offsets,
+    )
     try:
         return submit_to_group(
             context, request.group_id, command, lambda result: _response(request, result.errors, denied)
         )
     except BrokerError as error:
-        return _response(request, dict.fromkeys(partitions, error.code), denied)
+        return _response(request, dict.fromkeys(offsets, error.code), denied)
 
 
-def _command(request: OffsetCommitRequest, partitions: Partitions, now_ms: int) -> CommitOffsets:
+def _offsets(request: OffsetCommitRequest, denied: frozenset[str], context: RequestContext) -> Offsets:
+    """Return the offsets of partitions that exist and are allowed."""
+    now_ms = context.broker.clock.wall_ms()
     expire_ms = _expire_ms(request.retention_time_ms, now_ms)
-    return CommitOffsets(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        {partition: _offset(part, now_ms, expire_ms) for partition, part in partitions.items()},
-    )
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in request.topics:
+        name = topic.name
+        known = None if name in denied else context.broker.metadata_cache.topic(name)
+        if known is None:
+            continue
+        for part in topic.partitions:
+            index = part.partition_index
+            if index in known.partitions:
+                offsets[_tuple(TopicPartition, (name, index))] = _offset(part, now_ms, expire_ms)
+    return offsets
 
 
 def _expire_ms(retention_time_ms: int, now_ms: int) -> int | None:
@@ -82,30 +90,29 @@ def _expire_ms(retention_time_ms: int, now_ms: int) -> int | None:
 
 
 def _offset(part: OffsetCommitRequestPartition, now_ms: int, expire_ms: int | None) -> OffsetAndMetadata:
-    return OffsetAndMetadata(
-        part.committed_offset,
-        part.committed_leader_epoch,
-        part.committed_metadata or "",
-        now_ms if part.commit_timestamp == UNSET else part.commit_timestamp,
-        expire_ms,
-    )
+    commit_ms = part.commit_timestamp
+    if commit_ms == UNSET:
+        commit_ms = now_ms
+    metadata = part.committed_metadata or ""
+    fields = (part.committed_offset, part.committed_leader_epoch, metadata, commit_ms, expire_ms)
+    return _tuple(OffsetAndMetadata, fields)
 
 
 async def _commit_to_store(
-    request: OffsetCommitRequest, partitions: Partitions, denied: frozenset[str], context: RequestContext
+    request: OffsetCommitRequest, offsets: Offsets, denied: frozenset[str], context: RequestContext
 ) -> OffsetCommitResponse:
     """Write version 0 offsets to the store, which has no field for the metadata; it is only validated."""
     if "/" in request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, "group id must be a valid znode name, got a '/' in it")
     chars_max = context.broker.config.broker[settings.OFFSET_METADATA_MAX_BYTES]
     codes: dict[TopicPartition, ErrorCode] = {}
-    for partition, part in partitions.items():
-        if len(part.committed_metadata or "") > chars_max:
+    for partition, offset in offsets.items():
+        if len(offset.metadata) > chars_max:
             codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         try:
             await write_consumer_offset(
-                context.broker.membership.store, request.group_id, partition, part.committed_offset
+                context.broker.membership.store, request.group_id, partition, offset.offset
             )
         except BadPath as error:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
@@ -115,20 +122,16 @@ async def _commit_to_store(
 
 def _response(request: OffsetCommitRequest, codes: Codes, denied: frozenset[str]) -> OffsetCommitResponse:
     """Build the response; partitions without a code are denied, or do not exist."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                [
-                    OffsetCommitResponsePartition(
-                        index, codes.get(TopicPartition(topic.name, index), absence_error(topic.name, denied))
-                    )
-                    for index in (part.partition_index for part in topic.partitions)
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        name, missing = topic.name, absence_error(topic.name, denied)
+        partitions = []
+        for part in topic.partitions:
+            index = part.partition_index
+            code = codes.get(_tuple(TopicPartition, (name, index)), missing)
+            partitions.append(OffsetCommitResponsePartition(index, code))
+        topics.append(OffsetCommitResponseTopic(name, partitions))
+    return OffsetCommitResponse(topics=topics)
 
 
 def error_response(

@@ -1,4 +1,4 @@
-"""SaslHandshake, versions 0 and 1: fails, because all listeners are PLAINTEXT."""
+"""SaslHandshake, versions 0 and 1: refused here, as the authenticator takes those of a SASL listener."""
 
 from __future__ import annotations
 

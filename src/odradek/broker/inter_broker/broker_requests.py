@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from odradek.cluster.metadata_cache import NO_CONTROLLER, MetadataCache
 from odradek.model.client_errors import ConnectionFailed, TimedOut
+from odradek.net.broker_connection import Handshake
 from odradek.net.connection_pool import ConnectionPool
 from odradek.net.connection_state import ConnectionSettings
 from odradek.ports.clock import Clock
@@ -43,6 +44,7 @@ class _Peers:
         clock: Clock,
         entropy: Entropy,
         request_timeout_ms: int,
+        handshake: Handshake | None,
     ) -> None:
         self.broker_id = broker_id
         self._listener_name = listener_name
@@ -51,12 +53,13 @@ class _Peers:
         self._clock = clock
         self._entropy = entropy
         self._request_timeout_ms = request_timeout_ms
+        self._handshake = handshake
 
     def open_pool(self, client_id: str) -> ConnectionPool:
         settings = ConnectionSettings(
             request_timeout_ms=self._request_timeout_ms, in_flight_max=IN_FLIGHT_MAX, idle_max_ms=-1
         )
-        return ConnectionPool(self._network, self._clock, self._entropy, settings, client_id)
+        return ConnectionPool(self._network, self._clock, self._entropy, settings, client_id, self._handshake)
 
     def put_node(self, pool: ConnectionPool, broker_id: int) -> None:
         """Give the pool the current address of a live broker; raises ``ConnectionFailed`` for others."""
@@ -108,12 +111,13 @@ class InterBrokerRequests:
         entropy: Entropy,
         *,
         request_timeout_ms: int,
+        handshake: Handshake | None = None,
     ) -> None:
         """``request_timeout_ms`` bounds the setup of a connection; each request has its own timeout."""
         self.call_local: LocalCall | None = None
         """Set once this broker can handle requests."""
         self._peers = _Peers(
-            broker_id, listener_name, metadata_cache, network, clock, entropy, request_timeout_ms
+            broker_id, listener_name, metadata_cache, network, clock, entropy, request_timeout_ms, handshake
         )
         self._pool = self._peers.open_pool(f"broker-{broker_id}")
         self._channels: dict[RemoteChannel, None] = {}

@@ -24,6 +24,7 @@ from odradek.controller.live_broker import LiveBroker
 from odradek.model.client_errors import ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.net.broker_connection import Handshake
 from odradek.net.connection_pool import ConnectionPool
 from odradek.net.connection_state import ConnectionSettings
 from odradek.ports.clock import Clock
@@ -47,6 +48,7 @@ class ControllerChannelFactory:
         entropy: Entropy,
         *,
         timeout_ms: Callable[[], int],
+        handshake: Handshake | None = None,
     ) -> None:
         """``timeout_ms`` bounds the setup of a connection and the wait for a response."""
         self.controller_id = controller_id
@@ -56,6 +58,7 @@ class ControllerChannelFactory:
         self.timeout_ms = timeout_ms
         self._network = network
         self._entropy = entropy
+        self._handshake = handshake
 
     def open(self, broker_id: int, broker: Callable[[], LiveBroker]) -> RemoteControllerChannel:
         """Return a channel. ``broker`` returns the registration, whose endpoints may change."""
@@ -64,7 +67,7 @@ class ControllerChannelFactory:
     def open_pool(self) -> ConnectionPool:
         settings = ConnectionSettings(request_timeout_ms=self.timeout_ms(), in_flight_max=1, idle_max_ms=-1)
         client_id = f"controller-{self.controller_id}"
-        return ConnectionPool(self._network, self.clock, self._entropy, settings, client_id)
+        return ConnectionPool(self._network, self.clock, self._entropy, settings, client_id, self._handshake)
 
 
 class RemoteControllerChannel:

@@ -21,6 +21,7 @@ from odradek.ports.network import Connection
 from odradek.security.principal import ANONYMOUS
 from odradek.telemetry import events
 from odradek.telemetry.rate_limited_events import RateLimitedEvents
+from odradek.timers.timing_wheel import Timer
 from odradek.wire.server_connection import Request, ServerConnection
 
 # Response bytes queued for a slow client before its next requests are started or read.
@@ -40,8 +41,8 @@ class Session:
         "_connection",
         "_corked",
         "_draining",
-        "_handle_request",
         "_has_more",
+        "_hold_count",
         "_in_flight_max",
         "_lost",
         "_memory_pool",
@@ -55,10 +56,14 @@ class Session:
         "_sent_bytes",
         "_wire",
         "active",
+        "authenticated_with_token",
+        "handle_request",
         "idle_since_ms",
         "in_flight",
         "is_scheduled",
         "listener_name",
+        "mute_timer",
+        "on_lost",
         "principal",
     )
 
@@ -82,7 +87,10 @@ class Session:
         self.listener_name = listener_name
         self.principal = ANONYMOUS
         """Replaced once the connection is authenticated."""
-        self._handle_request = handle
+        self.authenticated_with_token = False
+        self.on_lost: Callable[[], object] | None = None
+        """Called when the connection is lost."""
+        self.handle_request = handle
         self._on_closed = on_closed
         self._scheduler = scheduler
         self._request_queue = request_queue
@@ -91,6 +99,9 @@ class Session:
         self._close_events = close_events
         self._in_flight_max = in_flight_max
         self._saved_in_flight_max = 0
+        self._hold_count = 0
+        self.mute_timer: Timer | None = None
+        """Pending end of a throttle time; see ``SessionMuter``."""
         self._backlog: deque[Request] = deque()
         self._has_more = False
         """True while requests may be left in the received bytes, after the backlog."""
@@ -149,6 +160,9 @@ class Session:
 
     def connection_lost(self, reason: str | None) -> None:
         self._lost = True
+        if self.mute_timer is not None:
+            self.mute_timer.cancel()
+            self.mute_timer = None
         self._request_queue.remove_paused(self)
         self._drop_backlog()
         self._release_bytes(self._wire.partial_bytes)
@@ -156,6 +170,8 @@ class Session:
         self._memory_pool.remove(self)
         if reason is not None:
             log.info("connection_lost", peer=self.peer, reason=reason)
+        if self.on_lost is not None:
+            self.on_lost()
         self._on_closed(self)
 
     # Called by the dispatcher.
@@ -196,20 +212,44 @@ class Session:
         self._send_output()
         self._connection.close(flush=True)
 
-    # Called by the listener and the socket server.
+    # Called during authentication.
+
+    def expect_tokens(self) -> None:
+        """Take the next frames for tokens without request headers."""
+        self._wire.expects_tokens = True
+
+    def expect_requests(self, frame_bytes_max: int) -> None:
+        """Take the next frames for requests up to this size."""
+        self._wire.expects_tokens = False
+        self._wire.frame_bytes_max = frame_bytes_max
+
+    # Called by the listener, the socket server and ``SessionMuter``.
 
     def hold(self) -> None:
-        """Start no request until ``release``; for clients that connect while the broker is starting."""
-        self._saved_in_flight_max, self._in_flight_max = self._in_flight_max, 0
+        """Start no request until ``release`` is called as often; for new or throttled clients."""
+        self._hold_count += 1
+        if self._hold_count == 1:
+            self._saved_in_flight_max, self._in_flight_max = self._in_flight_max, 0
 
     def release(self) -> None:
-        self._in_flight_max = self._saved_in_flight_max
-        self.run_time_slice()
+        self._hold_count -= 1
+        if self._hold_count == 0:
+            self._in_flight_max = self._saved_in_flight_max
+            self.run_time_slice()
+
+    def mute(self) -> None:
+        """Read and start no more requests until ``release``; in-flight ones still complete."""
+        self.hold()
+        # It cannot complete a partial request now, so others must not wait for it.
+        self._memory_pool.remove(self)
+        if not self._paused and not self._lost:
+            self._paused = True
+            self._connection.pause()
 
     def stop_reading(self) -> None:
         """Read no more requests; in-flight ones still complete. For a graceful stop."""
         self._paused = True
-        self._in_flight_max = 0
+        self._in_flight_max = self._saved_in_flight_max = 0
         self._connection.pause()
 
     def drain(self) -> None:
@@ -262,7 +302,7 @@ class Session:
             return
         self.in_flight += 1
         try:
-            self._handle_request(request, self)
+            self.handle_request(request, self)
         except RemoteProtocolViolation as violation:
             self.close_with_reason(str(violation), "violation")
         except Exception as error:  # noqa: BLE001 - the edge of a connection

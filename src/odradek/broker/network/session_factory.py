@@ -44,7 +44,8 @@ class SessionFactory:
     def make_session(self, connection: Connection, listener: Listener) -> Session:
         values = self._config.broker
         assert self.dispatch is not None
-        return Session(
+        security = listener.security
+        session = Session(
             connection,
             listener.name,
             self.dispatch,
@@ -52,8 +53,15 @@ class SessionFactory:
             self._connection_scheduler,
             self.request_queue,
             self.memory_pool,
-            frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
+            frame_bytes_max=(
+                values[settings.SOCKET_REQUEST_MAX_BYTES]
+                if security is None
+                else security.frame_bytes_max(values)
+            ),
             in_flight_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
             scratch=self._scratch,
             close_events=self._close_events,
         )
+        if security is not None:
+            security.begin(session, connection, self.dispatch)
+        return session

@@ -10,9 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from odradek.broker.network.listener import ConnectionQuotas, Listener, MakeSession
+from odradek.broker.network.listener import (
+    ConnectionQuotas,
+    ConnectionThrottling,
+    Listener,
+    MakeSession,
+)
 from odradek.broker.start_checks import bind_error
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
@@ -21,6 +27,11 @@ from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 from odradek.ports.clock import Clock
 from odradek.ports.network import ListeningSocket, Network
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.security.listener_security import ListenerSecurity
+
+MakeSecurity = Callable[[ListenerEndpoint, Settings], "ListenerSecurity | None"]
 
 LAST_RESPONSES_MS: Final = 5_000
 """Time clients have to read their last responses before they are disconnected."""
@@ -36,6 +47,8 @@ class SocketServer:
         clock: Clock,
         host_name: Callable[[], str],
         make_session: MakeSession,
+        throttling: ConnectionThrottling | None = None,
+        make_security: MakeSecurity | None = None,
     ) -> None:
         self.endpoints: list[ListenerEndpoint] = []
         """Advertised endpoints, with the ports and the host name known after binding."""
@@ -46,9 +59,13 @@ class SocketServer:
         self._clock = clock
         self._host_name = host_name
         self._make_session = make_session
+        self._throttling = throttling
+        self._inter_broker = listeners(config.broker).inter_broker
+        self._make_security = make_security
         self._quotas = ConnectionQuotas(0, 0)
         self._quotas.update(config.broker)
         config.observers.append(self._quotas.update)
+        config.observers.append(self._update_security)
         self._bound: dict[str, ListenerEndpoint] = {}
         self._listeners: dict[str, Listener] = {}
         self._draining: set[Listener] = set()
@@ -66,7 +83,7 @@ class SocketServer:
         """Bind the configured addresses; requests wait for ``serve``. Raises ConfigError if one is in use."""
         configured = listeners(self._config.broker)
         for endpoint in configured.bound:
-            listener = self._listeners[endpoint.name] = self._new_listener(endpoint)
+            listener = self._listeners[endpoint.name] = self._new_listener(endpoint, self._config.broker)
             listener.replace_socket(await self._bind(listener, endpoint))
             self._bound[endpoint.name] = endpoint
         self.endpoints = self._resolve_advertised(configured.advertised, {})
@@ -75,12 +92,25 @@ class SocketServer:
         for listener in self._listeners.values():
             listener.serve()
 
-    def _new_listener(self, endpoint: ListenerEndpoint) -> Listener:
-        return Listener(endpoint.name, self._quotas, self._make_session)
+    def _new_listener(self, endpoint: ListenerEndpoint, values: Settings) -> Listener:
+        """Return a listener that is not bound yet; raises ConfigError if its security is not valid."""
+        return Listener(
+            endpoint.name,
+            self._quotas,
+            self._make_session,
+            self._throttling,
+            partial(self._is_protected, endpoint.name),
+            None if self._make_security is None else self._make_security(endpoint, values),
+        )
+
+    def _is_protected(self, name: str) -> bool:
+        """Return whether only brokers use a listener; if it is the only one, clients use it too."""
+        return len(self._bound) > 1 and name == self._inter_broker
 
     async def _bind(self, listener: Listener, endpoint: ListenerEndpoint) -> ListeningSocket:
+        network = self._network if listener.security is None else listener.security.network(self._network)
         try:
-            return await listener.bind(self._network, endpoint.host, endpoint.port)
+            return await listener.bind(network, endpoint.host, endpoint.port)
         except OSError as error:
             raise bind_error(endpoint, error) from error
 
@@ -107,7 +137,8 @@ class SocketServer:
         async with self._change_lock:
             configured = listeners(values)
             change = plan_change(self._bound.values(), configured.bound)
-            new_listeners = {endpoint.name: self._new_listener(endpoint) for endpoint in change.added}
+            self._check_security(values)
+            new_listeners = self._new_listeners(change, values)
             released = self._release_ports(change)
             sockets: dict[str, ListeningSocket] = {}
             is_done = False
@@ -120,6 +151,33 @@ class SocketServer:
                 if not is_done:
                     await self._revert(sockets, new_listeners, released)
             self._commit(change, new_listeners, sockets)
+
+    def _new_listeners(self, change: ListenerChange, values: Settings) -> dict[str, Listener]:
+        try:
+            return {endpoint.name: self._new_listener(endpoint, values) for endpoint in change.added}
+        except ConfigError as error:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _check_security(self, values: Settings) -> None:
+        """Check changed settings of listeners before they are stored; raises INVALID_REQUEST."""
+        for listener in self._listeners.values():
+            problems = [] if listener.security is None else listener.security.problems(values)
+            if problems:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "; ".join(problems))
+
+    def _update_security(self, values: Settings) -> None:
+        """Use changed settings for new connections; those that are not valid are logged, and not used."""
+        for listener in self._listeners.values():
+            if listener.security is not None:
+                problems = listener.security.update(values)
+                for problem in problems:
+                    log.error("security_not_changed", listener=listener.name, reason=problem)
+
+    def reload_security(self) -> None:
+        """Read certificates again whose files have changed."""
+        for listener in self._listeners.values():
+            if listener.security is not None:
+                listener.security.reload()
 
     def _release_ports(self, change: ListenerChange) -> list[str]:
         """Release ports that the change assigns to other listeners."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.broker.acl_manager import AclManager
+    from odradek.broker.client_configs import ClientConfigs
     from odradek.broker.coordinators.group_coordinator import GroupCoordinator
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
@@ -60,6 +61,8 @@ class BrokerContext:
     """None without an authorizer: everything is allowed."""
     rejected_batches: RateLimitedEvents
     """Log of rejected batches, rate-limited."""
+    client_configs: ClientConfigs
+    """Quotas and SCRAM credentials."""
     denials: RateLimitedEvents
     """Log of denied operations, rate-limited."""
 

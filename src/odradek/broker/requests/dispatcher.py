@@ -13,8 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.network.request_queue import RequestQueue
+from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.broker.requests.request_meter import MeteredSteps, with_throttle_time
 from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
 from odradek.model.acl_operations import AclOperation, bit_field
 from odradek.model.client_errors import UnsupportedVersion
@@ -32,6 +34,7 @@ from odradek.wire.server_connection import Request
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
     from odradek.broker.requests.context import BrokerContext
+    from odradek.broker.requests.request_meter import RequestMeter, RequestMeters
     from odradek.security.acls.authorizer import AclAuthorizer
 
 API_VERSIONS_KEY = 18
@@ -45,7 +48,7 @@ log = events.logger("dispatch")
 class RequestContext:
     """Context of one request, and what its sender may do."""
 
-    __slots__ = ("authorizer", "broker", "client_id", "session", "version")
+    __slots__ = ("authorizer", "broker", "client_id", "meter", "session", "version")
 
     def __init__(
         self,
@@ -54,13 +57,22 @@ class RequestContext:
         client_id: str | None,
         session: Session | LocalSession,
         authorizer: AclAuthorizer | None,
+        meter: RequestMeter | None = None,
     ) -> None:
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.session = session
+        self.meter = meter
+        """Measures the request if quotas are set."""
         self.authorizer = authorizer
         """None if everything is allowed: without an authorizer, and for this broker itself."""
+
+    def mutation_quota(self, strict_since: int) -> ControllerMutationQuota:
+        """Return the quota of created and deleted partitions; the API rejects violations since a version."""
+        if self.meter is None:
+            return UNBOUNDED
+        return self.meter.mutation_quota(is_strict=self.version >= strict_since)
 
     def is_allowed(
         self, operation: AclOperation, resource_type: AclResourceType, name: str, log_if_denied: bool = True
@@ -215,7 +227,18 @@ class Dispatcher:
         self._context = context
         self._authorizer = context.authorizer
         self._routes: dict[tuple[int, int], Route] = {}
+        self._meters: RequestMeters | None = None
+        """Set while quotas are set: requests are measured."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def enforce_quotas(self, meters: RequestMeters) -> None:
+        """Measure and throttle requests while any quota is set."""
+
+        def on_enabled_changed(is_enabled: bool) -> None:
+            self._meters = meters if is_enabled else None
+
+        meters.quotas.on_enabled_changed = on_enabled_changed
+        on_enabled_changed(meters.quotas.is_enabled)
 
     def dispatch(self, request: Request, session: Session) -> None:
         """Start a request. Its response goes to the session, now or on completion.
@@ -225,6 +248,9 @@ class Dispatcher:
         route = self._routes.get((request.api_key, request.api_version))
         if route is None:
             route = self._find_route(request)
+        if self._meters is not None:
+            self._dispatch_metered(self._meters.start(request, session), request, session, route)
+            return
         message, _ = route.decode(request.frame, request.body_position)
         context = RequestContext(
             self._context, request.api_version, request.client_id, session, self._authorizer
@@ -234,6 +260,62 @@ class Dispatcher:
         except BrokerError as error:
             result = _error_response(route, message, error)
         self._complete(session, request, route, message, result)
+
+    def _dispatch_metered(
+        self, meter: RequestMeter, request: Request, session: Session, route: Route
+    ) -> None:
+        message, _ = route.decode(request.frame, request.body_position)
+        context = RequestContext(
+            self._context, request.api_version, request.client_id, session, self._authorizer, meter
+        )
+        try:
+            result = route.handle(message, context)
+        except BrokerError as error:
+            result = _error_response(route, message, error)
+        result = self._throttle(meter, request, route, message, result)
+        self._complete(session, request, route, message, result)
+        meter.end()
+
+    def _throttle(
+        self, meter: RequestMeter, request: Request, route: Route, message: Any, result: Any
+    ) -> Any:
+        """Return a result whose response is recorded, and has the throttle time, once it is there."""
+        kind = type(result)
+        if kind is PendingResponse:
+            meter.pause()
+            throttled: PendingResponse[Any] = PendingResponse()
+
+            def complete(value: Any) -> None:
+                meter.resume()
+                throttled.complete(self._throttle(meter, request, route, message, value))
+
+            result.then(complete)
+            return throttled
+        if isinstance(result, Coroutine):
+            meter.pause()
+            return self._throttle_coroutine(meter, request, route, message, result)
+        throttle_ms = meter.finish(has_response=kind is not NoResponse)
+        if throttle_ms == 0 or kind is NoResponse:
+            return result
+        if kind is EncodedResponse:
+            result = _decode(result, route.response, request.api_version)
+        return with_throttle_time(result, throttle_ms)
+
+    async def _throttle_coroutine(
+        self,
+        meter: RequestMeter,
+        request: Request,
+        route: Route,
+        message: Any,
+        coroutine: Coroutine[Any, Any, Any],
+    ) -> Any:
+        try:
+            result = await MeteredSteps(coroutine, meter)
+        except BrokerError as error:
+            result = _error_response(route, message, error)
+        except (Unavailable, SessionExpired) as error:
+            result = _error_response(route, message, _store_error(error, route))
+        return self._throttle(meter, request, route, message, result)
 
     async def call(self, request: Any, session: LocalSession, *, version_max: int | None = None) -> Any:
         """Handle a request object of this broker itself; return its response object.
@@ -261,8 +343,7 @@ class Dispatcher:
         except (Unavailable, SessionExpired) as error:
             return _error_response(route, message, _store_error(error, route))
         if type(result) is EncodedResponse:
-            body = b"".join(part.read() if isinstance(part, FileSlice) else part for part in result.parts)
-            return decoder(api.response, version)(memoryview(body), 0)[0]
+            return _decode(result, api.response, version)
         return result
 
     async def drain(self) -> None:
@@ -357,6 +438,11 @@ async def _wait(pending: PendingResponse[Any]) -> Any:
 
     pending.then(complete)
     return await done
+
+
+def _decode(encoded: EncodedResponse, response: type, version: int) -> Any:
+    body = b"".join(part.read() if isinstance(part, FileSlice) else part for part in encoded.parts)
+    return decoder(response, version)(memoryview(body), 0)[0]
 
 
 def _send(session: Session, request: Request, route: Route, response: Any) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
+from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from odradek.broker.timer_driver import TimerDriver
 from odradek.broker.topics.auto_topic_creation import plan_auto_created_topic
 from odradek.broker.topics.controller_topic_creation import ControllerTopicCreation
@@ -178,7 +180,12 @@ class AdminManager:
         self._purgatory.check_and_complete(topic)
 
     async def create_topics(
-        self, requests: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+        self,
+        requests: Sequence[NewTopic],
+        timeout_ms: int,
+        quota: ControllerMutationQuota = UNBOUNDED,
+        *,
+        validate_only: bool,
     ) -> list[TopicResult]:
         outcomes = [TopicResult(request.name) for request in requests]
         accepted: set[str] = set()
@@ -186,6 +193,7 @@ class AdminManager:
             try:
                 self._plan_topic(request, outcome, accepted)
                 if not validate_only:
+                    quota.record(outcome.partitions)
                     await self._create_topic(request, outcome)
             except BrokerError as error:
                 outcome.set_error(error)
@@ -196,14 +204,16 @@ class AdminManager:
             await self._await_topics(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
         return outcomes
 
-    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+    async def auto_create_topics(
+        self, names: Sequence[str], quota: ControllerMutationQuota = UNBOUNDED
+    ) -> dict[str, ErrorCode]:
         """Auto-create topics, if enabled; return the errors of those that failed."""
         if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
             return {}
         requests = [plan_auto_created_topic(name, self._config.broker) for name in dict.fromkeys(names)]
         if self._controller_creation is not None and self._controller_creation.is_needed:
             return self._controller_creation.start(requests, self._config.broker)
-        outcomes = await self.create_topics(requests, AUTO_CREATE_WAIT_MS, validate_only=False)
+        outcomes = await self.create_topics(requests, AUTO_CREATE_WAIT_MS, quota, validate_only=False)
         # Wait also for topics that another request created first.
         existing = [
             TopicResult(outcome.name)
@@ -230,23 +240,30 @@ class AdminManager:
         stored = (await read_topics(self._stores.store, [name])).get(name)
         return None if stored is None else stored.assignment
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int, quota: ControllerMutationQuota = UNBOUNDED
+    ) -> list[TopicResult]:
         outcomes = [TopicResult(name) for name in names]
         for outcome in outcomes:
             try:
-                await self._delete_topic(outcome)
+                await self._delete_topic(outcome, quota)
             except BrokerError as error:
                 outcome.set_error(error)
         await self._await_topics(outcomes, self._is_deleted, timeout_ms)
         return outcomes
 
     async def create_partitions(
-        self, requests: Sequence[PartitionIncrease], timeout_ms: int, *, validate_only: bool
+        self,
+        requests: Sequence[PartitionIncrease],
+        timeout_ms: int,
+        quota: ControllerMutationQuota = UNBOUNDED,
+        *,
+        validate_only: bool,
     ) -> list[TopicResult]:
         outcomes = [TopicResult(request.topic) for request in requests]
         for request, outcome in zip(requests, outcomes, strict=True):
             try:
-                await self._increase_partitions(request, validate_only=validate_only)
+                await self._increase_partitions(request, quota, validate_only=validate_only)
                 outcome.partitions = request.count
             except BrokerError as error:
                 outcome.set_error(error)
@@ -288,7 +305,7 @@ class AdminManager:
 
     def _plan_topic(self, request: NewTopic, outcome: TopicResult, accepted: Collection[str]) -> None:
         """Plan one topic; ``accepted`` are the names created earlier by the same request."""
-        cluster = self._cluster_view({*accepted, *self._creating, *self._not_in_cache})
+        cluster = self._cluster_view(chain(accepted, self._creating, self._not_in_cache))
         outcome.assignment = plan_topic(request, cluster)
         outcome.settings = alter_configs.create_topic(self._config, request.settings.items())
         outcome.partitions = len(outcome.assignment)
@@ -314,7 +331,7 @@ class AdminManager:
         self.put_topic_overrides(request.name, outcome.settings)
         log.info("topic_created", topic=request.name, partitions=outcome.partitions)
 
-    async def _delete_topic(self, outcome: TopicResult) -> None:
+    async def _delete_topic(self, outcome: TopicResult, quota: ControllerMutationQuota) -> None:
         topic = self._metadata_cache.topic(outcome.name)
         if topic is None:
             raise BrokerError(
@@ -323,12 +340,15 @@ class AdminManager:
         if not self._config.broker[settings.DELETE_TOPIC_ENABLE]:
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         outcome.topic_id = topic.topic_id
+        quota.record(len(topic.partitions))
         try:
             await mark_for_deletion(self._stores.store, outcome.name)
         except NodeExists:
             return  # deletion is in progress: wait for it
 
-    async def _increase_partitions(self, request: PartitionIncrease, *, validate_only: bool) -> None:
+    async def _increase_partitions(
+        self, request: PartitionIncrease, quota: ControllerMutationQuota, *, validate_only: bool
+    ) -> None:
         stored = (await read_topics(self._stores.store, [request.topic])).get(request.topic)
         if stored is None:
             raise BrokerError(
@@ -344,6 +364,7 @@ class AdminManager:
         added = plan_partition_increase(request, existing, self._cluster_view())
         if validate_only:
             return
+        quota.record(len(added))
         assignment = TopicAssignment(stored.assignment.topic_id, {**partitions, **_replicas(added)})
         try:
             await write_assignment(self._stores.store, request.topic, assignment, stored.version)
@@ -359,7 +380,7 @@ class AdminManager:
     ) -> None:
         """Wait for the topics without an error; late ones become REQUEST_TIMED_OUT."""
         names = [outcome.name for outcome in outcomes if outcome.code == ErrorCode.NONE]
-        late: Sequence[str] = names
+        late = set(names)
         if names and timeout_ms > 0:
             done: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -367,7 +388,7 @@ class AdminManager:
                 DelayedTopics(names, condition, done.set_result), names, deadline_ms
             )
             self._timer_driver.arm(deadline_ms)
-            late = await done
+            late = set(await done)
         for outcome in outcomes:
             if outcome.name in late and outcome.code == ErrorCode.NONE:
                 outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
@@ -389,7 +410,7 @@ class AdminManager:
         metadata = self._metadata_cache.topic(topic)
         return metadata is not None and len(metadata.partitions) >= count and metadata.has_all_leaders
 
-    def _cluster_view(self, pending: Collection[str] = ()) -> ClusterView:
+    def _cluster_view(self, pending: Iterable[str] = ()) -> ClusterView:
         values = self._config.broker
         brokers = [BrokerRack(node.id, node.rack) for node in self._metadata_cache.brokers.values()]
         count = max(len(brokers), 1)

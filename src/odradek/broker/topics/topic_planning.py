@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -49,8 +49,8 @@ class ClusterView:
     replication_factor_default: int
     start_index: int
     start_shift: int
-    pending: Collection[str] = ()
-    """Names of topics that are being created and not in ``topics`` yet."""
+    pending: Iterable[str] = ()
+    """Names of topics that are being created and not in ``topics`` yet. Few plans need them: read once."""
 
 
 def plan_topic(request: NewTopic, cluster: ClusterView) -> Assignment:

@@ -1,5 +1,5 @@
 """The admin client: topics, configs, groups, records, log directories, transactions, elections,
-reassignments, ACLs, the cluster.
+reassignments, ACLs, quotas, SCRAM credentials, the cluster.
 
 Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
@@ -18,8 +18,10 @@ from odradek.client.admin.group_offsets import GroupOffsetsApi
 from odradek.client.admin.groups import GroupsApi
 from odradek.client.admin.log_dirs import LogDirsApi
 from odradek.client.admin.offsets import OffsetsApi
+from odradek.client.admin.quotas import ClientQuotasApi
 from odradek.client.admin.reassignments import ReassignmentsApi
 from odradek.client.admin.records import RecordsApi
+from odradek.client.admin.scram_credentials import ScramCredentialsApi
 from odradek.client.admin.topics import TopicsApi
 from odradek.client.admin.transactions import TransactionsApi
 from odradek.client.environment import system_environment
@@ -43,6 +45,8 @@ class Admin(
     ElectionsApi,
     ReassignmentsApi,
     AclsApi,
+    ClientQuotasApi,
+    ScramCredentialsApi,
     ClusterApi,
 ):
     """Manages a cluster, for asyncio; ``odradek.Admin`` is the blocking version.

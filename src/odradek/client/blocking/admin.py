@@ -80,6 +80,11 @@ class Admin:
     describe_acls = blocking(AsyncAdmin.describe_acls)
     delete_acls = blocking(AsyncAdmin.delete_acls)
 
+    alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
+    describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
+    alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)
+    describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
+
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)
     api_versions = blocking(AsyncAdmin.api_versions)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from odradek.client.environment import ClientEnvironment
 from odradek.client.errors import backoff, broker_error
 from odradek.client.metrics import ClientMetrics
+from odradek.client.network.connection_security import secured
 from odradek.client.network.coordinator_lookup import CoordinatorLookup, CoordinatorResult
 from odradek.client.network.metadata import ClusterMetadata, TopicMetadata, with_leader
 from odradek.client.network.metadata_schedule import MetadataSchedule
@@ -57,12 +58,14 @@ class NetworkClient:
         network = environment.network(
             settings[options.SEND_BUFFER_BYTES], settings[options.RECEIVE_BUFFER_BYTES]
         )
+        network, handshake = secured(network, settings, environment)
         self._connection_pool = ConnectionPool(
             network,
             environment.clock,
             environment.entropy,
             _connection_settings(settings),
             client_id,
+            handshake,
             on_disconnect=self._on_connection_lost,
         )
         schedule = MetadataSchedule(

@@ -64,12 +64,10 @@ _EXPLAINED: Final = {
     "sock.chunk.buffer.count": "not needed",
     "selector": "not needed",
     "socket.options": "use send.buffer.bytes and receive.buffer.bytes",
-    "ssl.context": "TLS is not available in this version",
-    "sasl.plain.username": "SASL is not available in this version",
-    "sasl.plain.password": "SASL is not available in this version",
-    "sasl.username": "SASL is not available in this version",
-    "sasl.password": "SASL is not available in this version",
-    "sasl.mechanisms": "use sasl.mechanism",
+    "ssl.context": "use ssl.ca.location, ssl.certificate.location and ssl.key.location",
+    "ssl.check.hostname": "use ssl.endpoint.identification.algorithm, which is https or empty",
+    "ssl.password": "use ssl.key.password",
+    "enable.ssl.certificate.verification": "certificates are always verified",
 }
 
 

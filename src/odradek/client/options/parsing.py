@@ -22,7 +22,17 @@ from odradek.model.protocol_enums import ConfigType
 from odradek.model.secret import Secret
 from odradek.telemetry import events
 
-ALIASES: Final = {"metadata.broker.list": "bootstrap.servers"}
+ALIASES: Final = {
+    "metadata.broker.list": "bootstrap.servers",
+    # librdkafka
+    "sasl.mechanisms": "sasl.mechanism",
+    # kafka-python
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    "ssl.cafile": "ssl.ca.location",
+    "ssl.certfile": "ssl.certificate.location",
+    "ssl.keyfile": "ssl.key.location",
+}
 
 _CLIENT_NAMES: Final = {"producer": "a producer", "consumer": "a consumer", "admin": "an admin client"}
 _log: Final = events.logger("client")

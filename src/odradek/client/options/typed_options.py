@@ -28,7 +28,7 @@ Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 MetadataRecovery: TypeAlias = Literal["none", "rebootstrap"]
 OffsetReset: TypeAlias = Literal["latest", "earliest", "none"]
 RecordingLevel: TypeAlias = Literal["INFO", "DEBUG", "TRACE"]
-SecurityProtocol: TypeAlias = Literal["PLAINTEXT"]
+SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 AssignorName: TypeAlias = Literal[
     "range",
     "roundrobin",
@@ -88,8 +88,22 @@ class ConnectionOptions(TypedDict, total=False):
     ssl_secure_random_implementation: str | None
     ssl_cipher_suites: StringList | None
     ssl_engine_factory_class: str | None
+    ssl_ca_location: str | None
+    ssl_certificate_location: str | None
+    ssl_key_location: str | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
     sasl_mechanism: str | None
+    sasl_mechanisms: str | None
     sasl_jaas_config: str | Secret | None
+    sasl_username: str | None
+    sasl_password: str | Secret | None
+    sasl_plain_username: str | None
+    sasl_plain_password: str | Secret | None
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_secret: str | Secret | None
+    sasl_oauthbearer_scope: str | None
     sasl_client_callback_handler_class: str | None
     sasl_login_class: str | None
     sasl_login_callback_handler_class: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from odradek.config import endpoints
-from odradek.config.broker.unavailable_reasons import NO_RATE
 from odradek.config.types import (
     CLUSTER_WIDE,
     HIGH,
@@ -150,7 +149,6 @@ MAX_CONNECTION_CREATION_RATE = int32(
     "Maximum number of new connections per second, of the broker or of a listener with its prefix.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
-    unavailable=NO_RATE,
 )
 
 CONNECTIONS_MAX_IDLE_MS = int64(
@@ -166,7 +164,6 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
     LOW,
     "Delay before a connection is closed after a failed authentication.",
     at_least=0,
-    inert=True,
 )
 
 QUEUED_MAX_REQUESTS = int32(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.types import HIGH, LOW, MEDIUM, MIB, boolean, choice, declared, int32, password
+from odradek.config.types import HIGH, LOW, MEDIUM, MIB, boolean, choice, declared, int32, password, string
 
 ODRADEK_ALLOW_ANONYMOUS = boolean(
     "odradek.allow.anonymous",
@@ -10,6 +10,22 @@ ODRADEK_ALLOW_ANONYMOUS = boolean(
     HIGH,
     "Whether listeners that other machines can reach may serve clients without authentication. If "
     "false, a broker with such a listener does not start.",
+)
+
+ODRADEK_SASL_PLAIN_USERS_FILE = string(
+    "odradek.sasl.plain.users.file",
+    None,
+    MEDIUM,
+    "File with the users of SASL PLAIN, a line name:password each, beside or instead of sasl.jaas.config. "
+    "May have a listener prefix.",
+)
+
+ODRADEK_AUTHENTICATION_TIMEOUT_MS = int32(
+    "odradek.authentication.timeout.ms",
+    30_000,
+    MEDIUM,
+    "Time for a client to complete its TLS handshake and authentication, before its connection is closed.",
+    at_least=1,
 )
 
 # Clients have five requests in flight, busy ones some tens; the bound is for those that never read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable_reasons import NO_QUOTAS
+from odradek.config.broker.unavailable_reasons import NO_CLASSES
 from odradek.config.types import (
     CLUSTER_WIDE,
     LOW,
@@ -16,12 +16,10 @@ from odradek.config.types import (
     string_list,
 )
 
-QUOTA_WINDOW_NUM = int32(
-    "quota.window.num", 11, LOW, "Number of samples of a client quota.", at_least=1, inert=True
-)
+QUOTA_WINDOW_NUM = int32("quota.window.num", 11, LOW, "Number of samples of a client quota.", at_least=1)
 
 QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "quota.window.size.seconds", 1, LOW, "Length of a sample of a client quota.", at_least=1, inert=True
+    "quota.window.size.seconds", 1, LOW, "Length of a sample of a client quota.", at_least=1
 )
 
 REPLICATION_QUOTA_WINDOW_NUM = int32(
@@ -64,7 +62,6 @@ CONTROLLER_QUOTA_WINDOW_NUM = int32(
     LOW,
     "Number of samples of a quota on topic and partition changes.",
     at_least=1,
-    inert=True,
 )
 
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
@@ -73,15 +70,14 @@ CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
     LOW,
     "Length of a sample of a quota on topic and partition changes.",
     at_least=1,
-    inert=True,
 )
 
 CLIENT_QUOTA_CALLBACK_CLASS = class_name(
     "client.quota.callback.class",
     None,
     LOW,
-    "Class that computes quotas. Classes are not loaded from configuration.",
-    unavailable=NO_QUOTAS,
+    "Class that computes quotas. Classes are not loaded from configuration: the built-in quotas are used.",
+    unavailable=NO_CLASSES,
 )
 
 METRICS_NUM_SAMPLES = int32(

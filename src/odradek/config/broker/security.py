@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable_reasons import NO_CLASSES, NO_ENCRYPTION, NO_SASL, NO_SSL, NO_TOKENS
+from odradek.config.broker.unavailable_reasons import NO_CLASSES, NO_ENCRYPTION
 from odradek.config.types import (
     DAY_MS,
     HOUR_MS,
@@ -28,7 +28,6 @@ CONNECTIONS_MAX_REAUTH_MS = int64(
     0,
     MEDIUM,
     "Time after which a SASL client must re-authenticate; 0 is unlimited.",
-    unavailable=NO_SASL,
 )
 
 SASL_SERVER_MAX_RECEIVE_SIZE = int32(
@@ -36,7 +35,6 @@ SASL_SERVER_MAX_RECEIVE_SIZE = int32(
     512 * KIB,
     MEDIUM,
     "Maximum size of a request before authentication.",
-    inert=True,
 )
 
 SECURITY_PROVIDERS = string(
@@ -59,7 +57,6 @@ SSL_CLIENT_AUTH = choice(
     "Whether a client certificate is required, requested or not used.",
     among=("required", "requested", "none"),
     dynamic=PER_BROKER,
-    unavailable=NO_SSL,
 )
 
 SSL_PRINCIPAL_MAPPING_RULES = string(
@@ -67,7 +64,6 @@ SSL_PRINCIPAL_MAPPING_RULES = string(
     "DEFAULT",
     LOW,
     "Rules that map a certificate's distinguished name to a principal name.",
-    unavailable=NO_SSL,
 )
 
 SSL_ALLOW_DN_CHANGES = boolean(
@@ -75,7 +71,6 @@ SSL_ALLOW_DN_CHANGES = boolean(
     False,
     LOW,
     "Whether a certificate may be replaced at run time by one with another distinguished name.",
-    inert=True,
 )
 
 SSL_ALLOW_SAN_CHANGES = boolean(
@@ -83,12 +78,9 @@ SSL_ALLOW_SAN_CHANGES = boolean(
     False,
     LOW,
     "Whether a certificate may be replaced at run time by one with other subject alternative names.",
-    inert=True,
 )
 
-SSL_PROTOCOL = string(
-    "ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.", dynamic=PER_BROKER, inert=True
-)
+SSL_PROTOCOL = string("ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.", dynamic=PER_BROKER)
 
 SSL_PROVIDER = string(
     "ssl.provider", None, MEDIUM, "Java security provider for TLS.", dynamic=PER_BROKER, inert=True
@@ -103,16 +95,14 @@ SSL_ENABLED_PROTOCOLS = string_list(
     MEDIUM,
     "Enabled TLS versions.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_KEYSTORE_TYPE = string(
     "ssl.keystore.type",
     "JKS",
     MEDIUM,
-    "Format of the key store. PEM is supported, JKS is not.",
+    "Format of the key store. PEM or PKCS12; JKS is not supported.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_KEYSTORE_LOCATION = string(
@@ -121,7 +111,6 @@ SSL_KEYSTORE_LOCATION = string(
     MEDIUM,
     "Key store file with the broker's key and certificate.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_KEYSTORE_PASSWORD = password(
@@ -129,19 +118,15 @@ SSL_KEYSTORE_PASSWORD = password(
     MEDIUM,
     "Password of the key store. Not needed for PEM.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
-SSL_KEY_PASSWORD = password(
-    "ssl.key.password", MEDIUM, "Password of the private key.", dynamic=PER_BROKER, inert=True
-)
+SSL_KEY_PASSWORD = password("ssl.key.password", MEDIUM, "Password of the private key.", dynamic=PER_BROKER)
 
 SSL_KEYSTORE_KEY = password(
     "ssl.keystore.key",
     MEDIUM,
     "Private key in PEM format, instead of a key store file.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_KEYSTORE_CERTIFICATE_CHAIN = password(
@@ -149,16 +134,14 @@ SSL_KEYSTORE_CERTIFICATE_CHAIN = password(
     MEDIUM,
     "Certificate chain in PEM format, instead of a key store file.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_TRUSTSTORE_TYPE = string(
     "ssl.truststore.type",
     "JKS",
     MEDIUM,
-    "Format of the trust store. PEM is supported, JKS is not.",
+    "Format of the trust store. PEM or PKCS12; JKS is not supported.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_TRUSTSTORE_LOCATION = string(
@@ -167,7 +150,6 @@ SSL_TRUSTSTORE_LOCATION = string(
     MEDIUM,
     "Trust store file with the trusted certificates.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_TRUSTSTORE_PASSWORD = password(
@@ -175,7 +157,6 @@ SSL_TRUSTSTORE_PASSWORD = password(
     MEDIUM,
     "Password of the trust store. Not needed for PEM.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_TRUSTSTORE_CERTIFICATES = password(
@@ -183,7 +164,6 @@ SSL_TRUSTSTORE_CERTIFICATES = password(
     MEDIUM,
     "Trusted certificates in PEM format, instead of a trust store file.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_KEYMANAGER_ALGORITHM = string(
@@ -210,7 +190,6 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     LOW,
     "Algorithm that verifies the host name of another broker; empty disables it.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_SECURE_RANDOM_IMPLEMENTATION = string(
@@ -228,7 +207,6 @@ SSL_CIPHER_SUITES = string_list(
     MEDIUM,
     "Enabled cipher suites; empty uses the library's default.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SSL_ENGINE_FACTORY_CLASS = class_name(
@@ -237,7 +215,7 @@ SSL_ENGINE_FACTORY_CLASS = class_name(
     LOW,
     "Java class that creates TLS engines.",
     dynamic=PER_BROKER,
-    inert=True,
+    unavailable=NO_CLASSES,
 )
 
 SASL_MECHANISM_INTER_BROKER_PROTOCOL = string(
@@ -246,7 +224,6 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = string(
     MEDIUM,
     "SASL mechanism between brokers.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SASL_ENABLED_MECHANISMS = string_list(
@@ -255,15 +232,13 @@ SASL_ENABLED_MECHANISMS = string_list(
     MEDIUM,
     "Enabled SASL mechanisms. GSSAPI, Kafka's default, is not available.",
     dynamic=PER_BROKER,
-    unavailable=NO_SASL,
 )
 
 SASL_SERVER_CALLBACK_HANDLER_CLASS = class_name(
     "sasl.server.callback.handler.class",
     None,
     MEDIUM,
-    "Java class with the server callbacks of a SASL mechanism.",
-    unavailable=NO_SASL,
+    "Java class with the server callbacks of a SASL mechanism: Kafka's validator of signed tokens, or none.",
 )
 
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
@@ -279,7 +254,6 @@ SASL_JAAS_CONFIG = password(
     MEDIUM,
     "Users and passwords of a listener's mechanism in JAAS format; with listener and mechanism prefix.",
     dynamic=PER_BROKER,
-    unavailable=NO_SASL,
 )
 
 SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java login class.", inert=True)
@@ -348,7 +322,6 @@ SASL_LOGIN_REFRESH_WINDOW_FACTOR = double(
     MEDIUM,
     "Part of an OAuth token's lifetime after which the broker refreshes its login.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
@@ -357,7 +330,6 @@ SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
     MEDIUM,
     "Random jitter of the login refresh.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
@@ -366,7 +338,6 @@ SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
     MEDIUM,
     "Minimum time between two login refreshes.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
@@ -375,31 +346,30 @@ SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
     MEDIUM,
     "Time before the expiration at which a login is refreshed.",
     dynamic=PER_BROKER,
-    inert=True,
 )
 
 SASL_LOGIN_CONNECT_TIMEOUT_MS = int32(
-    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider.", inert=True
+    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider."
 )
 
 SASL_LOGIN_READ_TIMEOUT_MS = int32(
-    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider.", inert=True
+    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider."
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MS = int64(
-    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request.", inert=True
+    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request."
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MAX_MS = int64(
-    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests.", inert=True
+    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests."
 )
 
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = string(
-    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim with the scope of a token.", inert=True
+    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim with the scope of a token."
 )
 
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = string(
-    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim with the subject of a token.", inert=True
+    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim with the subject of a token."
 )
 
 SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string(
@@ -407,15 +377,13 @@ SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string(
     None,
     MEDIUM,
     "URL from which a broker fetches its own token.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = string(
     "sasl.oauthbearer.jwks.endpoint.url",
     None,
     MEDIUM,
-    "File URL of the keys that verify tokens (JWKS).",
-    unavailable=NO_SASL,
+    "URL, of a file or an HTTP server, of the keys that verify tokens (JWKS).",
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
@@ -423,7 +391,6 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
     HOUR_MS,
     LOW,
     "Interval between refreshes of the JWKS.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = int64(
@@ -431,7 +398,6 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = int64(
     100,
     LOW,
     "Initial backoff after a failed JWKS refresh.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
@@ -439,7 +405,6 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
     10_000,
     LOW,
     "Maximum backoff after failed JWKS refreshes.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
@@ -447,7 +412,6 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
     30,
     LOW,
     "Tolerated clock difference when a token is verified.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
@@ -455,25 +419,22 @@ SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
     None,
     LOW,
     "Accepted audiences; a token must have one of them.",
-    unavailable=NO_SASL,
 )
 
 SASL_OAUTHBEARER_EXPECTED_ISSUER = string(
-    "sasl.oauthbearer.expected.issuer", None, LOW, "Required issuer of a token.", unavailable=NO_SASL
+    "sasl.oauthbearer.expected.issuer", None, LOW, "Required issuer of a token."
 )
 
 DELEGATION_TOKEN_MASTER_KEY = password(
     "delegation.token.master.key",
     MEDIUM,
     "Deprecated name of delegation.token.secret.key.",
-    unavailable=NO_TOKENS,
 )
 
 DELEGATION_TOKEN_SECRET_KEY = password(
     "delegation.token.secret.key",
     MEDIUM,
     "Secret that signs delegation tokens; they are disabled without it.",
-    unavailable=NO_TOKENS,
 )
 
 DELEGATION_TOKEN_MAX_LIFETIME_MS = int64(
@@ -482,7 +443,6 @@ DELEGATION_TOKEN_MAX_LIFETIME_MS = int64(
     MEDIUM,
     "Maximum lifetime of a delegation token.",
     at_least=1,
-    inert=True,
 )
 
 DELEGATION_TOKEN_EXPIRY_TIME_MS = int64(
@@ -491,7 +451,6 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = int64(
     MEDIUM,
     "Time after which a delegation token must be renewed.",
     at_least=1,
-    inert=True,
 )
 
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = int64(
@@ -500,7 +459,6 @@ DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = int64(
     LOW,
     "Interval between checks for expired delegation tokens.",
     at_least=1,
-    inert=True,
 )
 
 PASSWORD_ENCODER_SECRET = password(

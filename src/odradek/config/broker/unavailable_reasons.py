@@ -10,10 +10,5 @@ NO_SASL: Final = "SASL is not available yet. Remove it: clients are not authenti
 NO_CLASSES: Final = "classes are not loaded from configuration. Remove it: it would have no effect"
 NO_TOKENS: Final = "delegation tokens are not available. Remove it"
 NO_ENCRYPTION: Final = "passwords are neither stored in the cluster's state nor encrypted. Remove it"
-NO_QUOTAS: Final = "client quotas are not available yet. Remove it: clients are not throttled"
-NO_RATE: Final = (
-    "the rate of new connections is not limited yet. Remove it; max.connections and "
-    "max.connections.per.ip limit their number"
-)
 NO_REVOCATION: Final = "certificates are not checked for revocation. Remove it"
 NO_CIPHER_SUITES: Final = "the TLS library chooses the cipher suites. Remove it"

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from odradek.config.definition import Setting, Settings
-from odradek.config.endpoints import split_list
+from odradek.config.endpoints import SecurityProtocol, split_list
 from odradek.config.types import (
     HIGH,
     KIB,
@@ -29,6 +29,8 @@ from odradek.model.protocol_enums import ConfigType
 # A listener name may precede the address, as in advertised.listeners.
 _ADDRESS: Final = re.compile(r"(?:[0-9A-Za-z\-%._]*://)?\[?([0-9A-Za-z\-%._:]+)\]?:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
+
+PROTOCOLS: Final = tuple(protocol.value for protocol in SecurityProtocol)
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
@@ -51,9 +53,7 @@ def _addresses(servers: tuple[str, ...]) -> str | None:
 
 
 def _security_protocol(value: str) -> str | None:
-    if value == "PLAINTEXT":
-        return None
-    return "must be PLAINTEXT; TLS and SASL are not available in this version"
+    return None if value in PROTOCOLS else f"must be one of {', '.join(PROTOCOLS)}"
 
 
 def _recovery(value: str) -> str | None:
@@ -236,9 +236,9 @@ SECURITY_PROTOCOL = Setting(
     ConfigType.STRING,
     "PLAINTEXT",
     MEDIUM,
-    "Security protocol. Only PLAINTEXT is available.",
+    "Whether connections are encrypted (SSL, SASL_SSL) and authenticated (SASL_PLAINTEXT, SASL_SSL).",
     str.upper,
     check=_security_protocol,
-    allowed="PLAINTEXT",
+    allowed=", ".join(PROTOCOLS),
 )
 CONNECTION_SETTINGS = declared(globals())

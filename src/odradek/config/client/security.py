@@ -1,6 +1,7 @@
-"""TLS and SASL options. They are checked but have no effect.
+"""TLS and SASL options. Those of Java's security classes and of Kerberos are checked but have no effect.
 
-Only ``security.protocol=PLAINTEXT`` is available, with which Kafka's clients ignore them too.
+Beside Kafka's names there are the short ones of librdkafka: a file each for the trusted certificates, the
+client's certificate and its key, and user name and password without a JAAS configuration.
 """
 
 from __future__ import annotations
@@ -23,50 +24,48 @@ from odradek.config.types import (
 
 SECURITY_PROVIDERS = string("security.providers", None, LOW, "Java security providers to load.", inert=True)
 
-SSL_PROTOCOL = string("ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.", inert=True)
+SSL_PROTOCOL = string("ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.")
 
 SSL_PROVIDER = string("ssl.provider", None, MEDIUM, "Java security provider for TLS.", inert=True)
 
 SSL_ENABLED_PROTOCOLS = string_list(
-    "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), MEDIUM, "Enabled TLS versions.", inert=True
+    "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), MEDIUM, "Enabled TLS versions."
 )
 
-SSL_KEYSTORE_TYPE = string("ssl.keystore.type", "JKS", MEDIUM, "Format of the key store.", inert=True)
+SSL_KEYSTORE_TYPE = string("ssl.keystore.type", "JKS", MEDIUM, "Format of the key store: PEM or PKCS12.")
 
 SSL_KEYSTORE_LOCATION = string(
-    "ssl.keystore.location", None, HIGH, "Key store file with the client's key and certificate.", inert=True
+    "ssl.keystore.location", None, HIGH, "Key store file with the client's key and certificate."
 )
 
-SSL_KEYSTORE_PASSWORD = password("ssl.keystore.password", HIGH, "Password of the key store.", inert=True)
+SSL_KEYSTORE_PASSWORD = password("ssl.keystore.password", HIGH, "Password of the key store.")
 
-SSL_KEY_PASSWORD = password("ssl.key.password", HIGH, "Password of the private key.", inert=True)
+SSL_KEY_PASSWORD = password("ssl.key.password", HIGH, "Password of the private key.")
 
 SSL_KEYSTORE_KEY = password(
-    "ssl.keystore.key", HIGH, "Private key in PEM format, instead of a key store file.", inert=True
+    "ssl.keystore.key", HIGH, "Private key in PEM format, instead of a key store file."
 )
 
 SSL_KEYSTORE_CERTIFICATE_CHAIN = password(
     "ssl.keystore.certificate.chain",
     HIGH,
     "Certificate chain in PEM format, instead of a key store file.",
-    inert=True,
 )
 
-SSL_TRUSTSTORE_TYPE = string("ssl.truststore.type", "JKS", MEDIUM, "Format of the trust store.", inert=True)
+SSL_TRUSTSTORE_TYPE = string(
+    "ssl.truststore.type", "JKS", MEDIUM, "Format of the trust store: PEM or PKCS12."
+)
 
 SSL_TRUSTSTORE_LOCATION = string(
-    "ssl.truststore.location", None, HIGH, "Trust store file with the trusted certificates.", inert=True
+    "ssl.truststore.location", None, HIGH, "Trust store file with the trusted certificates."
 )
 
-SSL_TRUSTSTORE_PASSWORD = password(
-    "ssl.truststore.password", HIGH, "Password of the trust store.", inert=True
-)
+SSL_TRUSTSTORE_PASSWORD = password("ssl.truststore.password", HIGH, "Password of the trust store.")
 
 SSL_TRUSTSTORE_CERTIFICATES = password(
     "ssl.truststore.certificates",
     HIGH,
     "Trusted certificates in PEM format, instead of a trust store file.",
-    inert=True,
 )
 
 SSL_KEYMANAGER_ALGORITHM = string(
@@ -82,7 +81,6 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     "https",
     LOW,
     "Algorithm that verifies a broker's host name; empty disables it.",
-    inert=True,
 )
 
 SSL_SECURE_RANDOM_IMPLEMENTATION = string(
@@ -90,17 +88,17 @@ SSL_SECURE_RANDOM_IMPLEMENTATION = string(
 )
 
 SSL_CIPHER_SUITES = string_list(
-    "ssl.cipher.suites", None, LOW, "Enabled cipher suites; the library's default if not set.", inert=True
+    "ssl.cipher.suites", None, LOW, "Enabled cipher suites; the library's default if not set."
 )
 
 SSL_ENGINE_FACTORY_CLASS = class_name(
     "ssl.engine.factory.class", None, LOW, "Java class that creates TLS engines.", inert=True
 )
 
-SASL_MECHANISM = string("sasl.mechanism", "GSSAPI", MEDIUM, "SASL mechanism of this client.", inert=True)
+SASL_MECHANISM = string("sasl.mechanism", "GSSAPI", MEDIUM, "SASL mechanism of this client.")
 
 SASL_JAAS_CONFIG = password(
-    "sasl.jaas.config", MEDIUM, "User name and password of the SASL mechanism in JAAS format.", inert=True
+    "sasl.jaas.config", MEDIUM, "User name and password of the SASL mechanism in JAAS format."
 )
 
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
@@ -152,7 +150,6 @@ SASL_LOGIN_REFRESH_WINDOW_FACTOR = double(
     "Part of an OAuth token's lifetime after which the login is refreshed.",
     at_least=0.5,
     at_most=1.0,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
@@ -162,7 +159,6 @@ SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
     "Random jitter of the login refresh.",
     at_least=0.0,
     at_most=0.25,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
@@ -172,7 +168,6 @@ SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
     "Minimum time between two login refreshes.",
     at_least=0,
     at_most=900,
-    inert=True,
 )
 
 SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
@@ -182,23 +177,22 @@ SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
     "Time before the expiration at which a login is refreshed.",
     at_least=0,
     at_most=3600,
-    inert=True,
 )
 
 SASL_LOGIN_CONNECT_TIMEOUT_MS = int32(
-    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider.", inert=True
+    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider."
 )
 
 SASL_LOGIN_READ_TIMEOUT_MS = int32(
-    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider.", inert=True
+    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider."
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MS = int64(
-    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request.", inert=True
+    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request."
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MAX_MS = int64(
-    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests.", inert=True
+    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests."
 )
 
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = string(
@@ -210,7 +204,7 @@ SASL_OAUTHBEARER_SUB_CLAIM_NAME = string(
 )
 
 SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string(
-    "sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "URL from which tokens are fetched.", inert=True
+    "sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "URL from which tokens are fetched."
 )
 
 SASL_OAUTHBEARER_HEADER_URLENCODE = boolean(
@@ -218,7 +212,6 @@ SASL_OAUTHBEARER_HEADER_URLENCODE = boolean(
     False,
     LOW,
     "Whether client id and secret are URL-encoded when a token is fetched.",
-    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = string(
@@ -271,6 +264,32 @@ SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
 
 SASL_OAUTHBEARER_EXPECTED_ISSUER = string(
     "sasl.oauthbearer.expected.issuer", None, LOW, "Required issuer of a token.", inert=True
+)
+
+SSL_CA_LOCATION = string(
+    "ssl.ca.location", None, LOW, "PEM file with the trusted certificates; short for a PEM trust store."
+)
+
+SSL_CERTIFICATE_LOCATION = string(
+    "ssl.certificate.location", None, LOW, "PEM file with the client's certificate chain."
+)
+
+SSL_KEY_LOCATION = string("ssl.key.location", None, LOW, "PEM file with the client's private key.")
+
+SASL_USERNAME = string("sasl.username", None, MEDIUM, "User name for PLAIN and SCRAM.")
+
+SASL_PASSWORD = password("sasl.password", MEDIUM, "Password for PLAIN and SCRAM.")
+
+SASL_OAUTHBEARER_CLIENT_ID = string(
+    "sasl.oauthbearer.client.id", None, LOW, "Client id for the token endpoint."
+)
+
+SASL_OAUTHBEARER_CLIENT_SECRET = password(
+    "sasl.oauthbearer.client.secret", LOW, "Client secret for the token endpoint."
+)
+
+SASL_OAUTHBEARER_SCOPE = string(
+    "sasl.oauthbearer.scope", None, LOW, "Scope to request from the token endpoint."
 )
 
 SECURITY_SETTINGS = declared(globals())

@@ -169,7 +169,6 @@ def check_broker(config: DynamicBrokerConfig, overrides: Mapping[str, str], *, p
         availability.unavailable_setting_problems(overrides)
         or constraints.live_problems(settings, raw_values)
         or listeners.change_problems(config.broker, settings)
-        or availability.unavailable_protocol_problems(settings)
         or listeners.new_anonymous_access_problems(config.broker, settings)
         or constraints.pool_problems(config.broker, settings)
     )

@@ -10,9 +10,8 @@ Offsets of pending appends are only counted, because they are replayed once they
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from odradek.coordinators.groups.commands import FetchedOffset, OffsetAndMetadata
 from odradek.model.errors import ErrorCode
@@ -22,11 +21,17 @@ _NO_OFFSET: Final = FetchedOffset(ErrorCode.NONE)
 _UNSTABLE: Final = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-class SequencedOffset(NamedTuple):
+class SequencedOffset:
     """An offset, and its sequence number among all offsets replayed to the group."""
 
-    sequence: int
-    offset: OffsetAndMetadata
+    __slots__ = ("offset", "sequence")
+
+    def __init__(self, sequence: int, offset: OffsetAndMetadata) -> None:
+        self.sequence = sequence
+        self.offset = offset
+
+    def __repr__(self) -> str:
+        return f"SequencedOffset({self.sequence}, {self.offset})"
 
 
 class CommittedOffsets:
@@ -36,7 +41,7 @@ class CommittedOffsets:
         self._committed: dict[TopicPartition, SequencedOffset] = {}
         self._in_transactions: dict[int, dict[TopicPartition, SequencedOffset]] = {}
         """By producer id."""
-        self._pending: Counter[TopicPartition] = Counter()
+        self._pending: dict[TopicPartition, int] = {}
         self._next_sequence = 0
 
     # Replay.
@@ -76,13 +81,16 @@ class CommittedOffsets:
     # Pending appends.
 
     def add_pending(self, partitions: Iterable[TopicPartition]) -> None:
-        self._pending.update(partitions)
+        pending = self._pending
+        for partition in partitions:
+            pending[partition] = pending.get(partition, 0) + 1
 
     def remove_pending(self, partitions: Iterable[TopicPartition]) -> None:
+        pending = self._pending
         for partition in partitions:
-            self._pending[partition] -= 1
-            if not self._pending[partition]:
-                del self._pending[partition]
+            count = pending.pop(partition) - 1
+            if count:
+                pending[partition] = count
 
     # Queries.
 
@@ -130,4 +138,4 @@ class CommittedOffsets:
         return FetchedOffset(ErrorCode.NONE, offset.offset, offset.leader_epoch, offset.metadata)
 
     def __repr__(self) -> str:
-        return f"CommittedOffsets({self._committed}, {self._in_transactions}, {dict(self._pending)})"
+        return f"CommittedOffsets({self._committed}, {self._in_transactions}, {self._pending})"

@@ -81,6 +81,7 @@ class EventContext:
         records: Sequence[CoordinatorRecord],
         completion: AppendCompletion,
         producer: ProducerIdAndEpoch | None = None,
+        content: object = None,
     ) -> None:
         self.pending_appends[completion] = None
-        self.effects.append(AppendRecords(tuple(records), completion, producer))
+        self.effects.append(AppendRecords(tuple(records), completion, producer, content))

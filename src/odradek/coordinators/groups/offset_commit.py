@@ -5,7 +5,7 @@ Concurrent commits of the same partition take effect in log order, so the last o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from odradek.coordinators.append_errors import offset_commit_error
 from odradek.coordinators.effects import ProducerIdAndEpoch
@@ -14,7 +14,7 @@ from odradek.coordinators.groups.committed_offsets import CommittedOffsets
 from odradek.coordinators.groups.event_context import EventContext
 from odradek.coordinators.groups.group import Group, GroupState
 from odradek.coordinators.groups.membership.rebalance import renew_session
-from odradek.coordinators.groups.records import offset_record
+from odradek.coordinators.groups.records import offset_records
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -34,15 +34,17 @@ def handle_commit_offsets(
         _reject(command, code, to, context)
         return
     _renew_session(group, command, context)
-    errors = metadata_errors(command, context.settings.offset_metadata_bytes_max)
-    accepted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
+    rejected = too_large_metadata(command, context.settings.offset_metadata_bytes_max)
+    accepted = command.offsets
+    if rejected:
+        accepted = {partition: accepted[partition] for partition in accepted if partition not in rejected}
     if not accepted:
-        context.reply(to, CommitOffsetsResult(errors))
+        context.reply(to, CommitOffsetsResult(rejected))
         return
     groups[command.group_id] = group
-    records = [offset_record(group.group_id, partition, command.offsets[partition]) for partition in accepted]
+    records, content = offset_records(group.group_id, accepted)
     producer = ProducerIdAndEpoch(command.producer_id, command.producer_epoch) if is_transactional else None
-    context.append(records, OffsetsAppend(group.offsets, errors, to), producer)
+    context.append(records, OffsetsAppend(group.offsets, accepted, rejected, to), producer, content)
 
 
 def validate_commit(group: Group, command: CommitOffsets) -> ErrorCode:
@@ -78,13 +80,12 @@ def _reject(command: CommitOffsets, code: ErrorCode, to: object, context: EventC
     context.reply(to, CommitOffsetsResult(dict.fromkeys(command.offsets, code)))
 
 
-def metadata_errors(command: CommitOffsets, length_max: int) -> dict[TopicPartition, ErrorCode]:
-    """Check the metadata of each offset. One that is too large does not prevent the others."""
+def too_large_metadata(command: CommitOffsets, length_max: int) -> dict[TopicPartition, ErrorCode]:
+    """Return the errors of offsets whose metadata is too large, which does not prevent the others."""
     return {
-        partition: ErrorCode.NONE
-        if _java_length(offset.metadata) <= length_max
-        else ErrorCode.OFFSET_METADATA_TOO_LARGE
+        partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
         for partition, offset in command.offsets.items()
+        if _java_length(offset.metadata) > length_max
     }
 
 
@@ -94,20 +95,24 @@ def _java_length(text: str) -> int:
 
 
 class OffsetsAppend:
-    """Replies to the commit. ``errors`` is NONE for the offsets that were appended."""
+    """Replies to the commit of the ``appended`` partitions; ``rejected`` has the errors of others."""
 
     def __init__(
-        self, offsets: CommittedOffsets, errors: Mapping[TopicPartition, ErrorCode], to: object
+        self,
+        offsets: CommittedOffsets,
+        appended: Iterable[TopicPartition],
+        rejected: Mapping[TopicPartition, ErrorCode],
+        to: object,
     ) -> None:
         self.offsets = offsets
-        self.errors = errors
+        self.appended = appended
+        self.rejected = rejected
         self.to = to
-        self.appended = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-        offsets.add_pending(self.appended)
+        offsets.add_pending(appended)
 
     def on_committed(self, context: EventContext) -> None:
         self.offsets.remove_pending(self.appended)
-        context.reply(self.to, CommitOffsetsResult(self.errors))
+        self._reply(ErrorCode.NONE, context)
 
     def on_failed(self, code: ErrorCode, context: EventContext) -> None:
         self.offsets.remove_pending(self.appended)
@@ -117,5 +122,6 @@ class OffsetsAppend:
         self._reply(ErrorCode.NOT_COORDINATOR, context)
 
     def _reply(self, code: ErrorCode, context: EventContext) -> None:
-        errors = {**self.errors, **dict.fromkeys(self.appended, code)}
+        errors = dict.fromkeys(self.appended, code)
+        errors.update(self.rejected)
         context.reply(self.to, CommitOffsetsResult(errors))

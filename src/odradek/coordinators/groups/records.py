@@ -6,12 +6,17 @@ group. Values have their own versions; version 4 is flexible and not written yet
 1 for offsets and 2 for groups, offsets of version 3, or 1 with an expiration time, and groups of version 3.
 All versions known to Kafka 3.9 are read. Bytes after the last field are ignored, as in Kafka.
 
+Every commit writes offsets, for many partitions at once. Their keys and values are therefore packed here; the
+schemas give the same bytes, and raise the error for what does not fit into them.
+
 Malformed records raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. A key of an unknown type, such
 as those of the consumer group protocol (KIP-848), is not an error and reads as ``None``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.coordinators.effects import CoordinatorRecord
@@ -21,6 +26,7 @@ from odradek.model.errors import RemoteProtocolViolation
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
 from odradek.wire.message_codecs import decoder
+from odradek.wire.primitives import STRING_BYTES_MAX
 from odradek.wire.schema import array, bytes_, int32, int64, message, string, structure
 
 
@@ -81,6 +87,17 @@ GROUP_VERSION: Final = 3
 
 _FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 
+_KEY_START: Final = Struct(">hh")
+"""Version, and length of the group id."""
+_STRING_LENGTH: Final = Struct(">h")
+_KEY_PARTITION: Final = Struct(">i")
+_VALUE_START: Final = Struct(">hqih")
+"""Version, offset, leader epoch, and length of the metadata."""
+_VALUE_END: Final = Struct(">q")
+"""Timestamp of the commit."""
+
+_tuple: Final = tuple.__new__  # half the time of a named tuple's own constructor
+
 
 class OffsetKey(NamedTuple):
     """Key of a group's offset in a partition."""
@@ -88,6 +105,20 @@ class OffsetKey(NamedTuple):
     group_id: str
     topic: str
     partition: int
+
+
+class StoredOffsets(NamedTuple):
+    """Offsets of a group, equal to those that their records are read as."""
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class OffsetRecords(NamedTuple):
+    """Records of one commit, and their content; None if they are not read as what was written."""
+
+    records: list[CoordinatorRecord]
+    stored: StoredOffsets | None
 
 
 class GroupKey(NamedTuple):
@@ -136,7 +167,17 @@ def read_key(raw: bytes) -> OffsetKey | GroupKey | None:
 
 
 def write_offset_key(key: OffsetKey) -> bytes:
-    return write_fields(OffsetCommitKey(key.group_id, key.topic, key.partition), OFFSET_KEY_VERSION)
+    return write_offset_key_start(key.group_id, key.topic) + _KEY_PARTITION.pack(key.partition)
+
+
+def write_offset_key_start(group_id: str, topic: str) -> bytes:
+    """Serialize what the keys of all partitions of a topic start with."""
+    group, name = group_id.encode(), topic.encode()
+    if len(group) > STRING_BYTES_MAX or len(name) > STRING_BYTES_MAX:
+        return write_fields(OffsetCommitKey(group_id, topic, 0), OFFSET_KEY_VERSION)  # raises
+    return b"".join(
+        (_KEY_START.pack(OFFSET_KEY_VERSION, len(group)), group, _STRING_LENGTH.pack(len(name)), name)
+    )
 
 
 def write_group_key(key: GroupKey) -> bytes:
@@ -156,10 +197,15 @@ def read_offset(raw: bytes) -> OffsetAndMetadata:
 
 def write_offset(offset: OffsetAndMetadata) -> bytes:
     """Serialize an offset. One with an expiration time loses its leader epoch: no version has both."""
-    value = OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms)
-    if offset.expire_ms is None:
+    position, leader_epoch, metadata, commit_ms, expire_ms = offset
+    text = metadata.encode()
+    if expire_ms is None and len(text) <= STRING_BYTES_MAX:
+        start = _VALUE_START.pack(OFFSET_VERSION, position, leader_epoch, len(text))
+        return start + text + _VALUE_END.pack(commit_ms)
+    value = OffsetCommitValue(position, leader_epoch, metadata, commit_ms)
+    if expire_ms is None:
         return write_fields(value, OFFSET_VERSION)
-    value.expire_timestamp = offset.expire_ms
+    value.expire_timestamp = expire_ms
     return write_fields(value, EXPIRING_OFFSET_VERSION)
 
 
@@ -227,6 +273,22 @@ def offset_record(
     """Return the record of an offset; a tombstone for None."""
     key = write_offset_key(OffsetKey(group_id, partition.topic, partition.partition))
     return CoordinatorRecord(key, None if offset is None else write_offset(offset))
+
+
+def offset_records(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetRecords:
+    """Return the records of offsets, in order."""
+    records: list[CoordinatorRecord] = []
+    expires = False
+    key_topic: str | None = None
+    key_start = b""
+    for topic_partition, offset in offsets.items():
+        topic, partition = topic_partition
+        if topic != key_topic:
+            key_topic, key_start = topic, write_offset_key_start(group_id, topic)
+        key = key_start + _KEY_PARTITION.pack(partition)
+        records.append(_tuple(CoordinatorRecord, (key, write_offset(offset))))
+        expires = expires or offset[4] is not None
+    return OffsetRecords(records, None if expires else StoredOffsets(group_id, offsets))
 
 
 def group_record(group_id: str, stored: StoredGroup | None) -> CoordinatorRecord:

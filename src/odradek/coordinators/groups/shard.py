@@ -7,7 +7,7 @@ Invariant: ``replay`` and ``replay_end_transaction_marker`` alone change durable
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from odradek.coordinators.effects import CoordinatorRecord, Effects, Now
@@ -22,6 +22,7 @@ from odradek.coordinators.groups.commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    OffsetAndMetadata,
     PartitionsDeleted,
     SyncGroup,
 )
@@ -51,7 +52,14 @@ from odradek.coordinators.groups.membership.rebalance import (
 )
 from odradek.coordinators.groups.membership.sync_group import handle_sync_group
 from odradek.coordinators.groups.offset_commit import handle_commit_offsets
-from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
+from odradek.coordinators.groups.records import (
+    GroupKey,
+    OffsetKey,
+    StoredOffsets,
+    read_group,
+    read_key,
+    read_offset,
+)
 from odradek.coordinators.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID, TopicPartition
@@ -127,8 +135,11 @@ class GroupCoordinatorShard:
 
     # Replay.
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+    def replay(self, record: CoordinatorRecord | StoredOffsets, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply a committed record. A malformed one raises ``BrokerError`` and changes nothing."""
+        if isinstance(record, StoredOffsets):
+            self._replay_offsets(record.group_id, record.offsets, producer_id, create=True)
+            return
         key, value = read_key(record.key), record.value
         if isinstance(key, GroupKey):
             stored = None if value is None else read_group(value)
@@ -137,11 +148,24 @@ class GroupCoordinatorShard:
                 group.stored = stored
         elif isinstance(key, OffsetKey):
             offset = None if value is None else read_offset(value)
-            group = self._replayed_group(key.group_id, create=offset is not None)
-            if group is not None:
-                group.offsets.replay(TopicPartition(key.topic, key.partition), offset, producer_id)
-                if producer_id != NO_PRODUCER_ID:
-                    self._open_transactions.setdefault(producer_id, set()).add(key.group_id)
+            offsets = {TopicPartition(key.topic, key.partition): offset}
+            self._replay_offsets(key.group_id, offsets, producer_id, create=offset is not None)
+
+    def _replay_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | None],
+        producer_id: int,
+        *,
+        create: bool,
+    ) -> None:
+        group = self._replayed_group(group_id, create=create)
+        if group is None:
+            return
+        for partition, offset in offsets.items():
+            group.offsets.replay(partition, offset, producer_id)
+        if producer_id != NO_PRODUCER_ID:
+            self._open_transactions.setdefault(producer_id, set()).add(group_id)
 
     def _replayed_group(self, group_id: str, *, create: bool) -> Group | None:
         """Return a group; its members are only restored when the partition is loaded."""

@@ -1,1 +1,1 @@
-"""SASL mechanisms, both sides, as machines: bytes in, bytes or a refusal out."""
+"""SASL mechanisms, both sides, as machines: bytes in, bytes or a refusal out. Pure."""

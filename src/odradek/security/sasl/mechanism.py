@@ -22,8 +22,30 @@ class SaslRefused(Exception):
         self.detail = detail
 
 
+class InvalidCredentials(SaslRefused):
+    """Refusal for a reason that the peer must not learn, such as an unknown user.
+
+    All of them have the same message; as in Kafka, it tells an authentication from a re-authentication.
+    """
+
+    def __init__(self, mechanism: str, detail: str) -> None:
+        super().__init__(_invalid_credentials(mechanism, "authentication"), detail)
+        self.mechanism = mechanism
+
+    @property
+    def message_on_reauthentication(self) -> str:
+        return _invalid_credentials(self.mechanism, "re-authentication")
+
+
+def _invalid_credentials(mechanism: str, phase: str) -> str:
+    return f"Authentication failed during {phase} due to invalid credentials with SASL mechanism {mechanism}"
+
+
 class SaslServer(Protocol):
-    """The broker's side of one exchange."""
+    """The broker's side of one exchange.
+
+    After a refusal the exchange is over: every further call of ``evaluate`` raises SaslRefused.
+    """
 
     def evaluate(self, response: bytes) -> bytes:
         """Take the client's next message and return the answer, which may be empty. Raises SaslRefused."""
@@ -36,7 +58,7 @@ class SaslServer(Protocol):
 
     @property
     def authorization_id(self) -> str:
-        """The name of the authenticated user, once complete."""
+        """The name of the authenticated user; of a delegation token, its owner. Empty until complete."""
         ...
 
     @property
@@ -51,7 +73,7 @@ class SaslServer(Protocol):
 
 
 class SaslClient(Protocol):
-    """The client's side of one exchange."""
+    """The client's side of one exchange. ``start`` comes first, and is called once."""
 
     def start(self) -> bytes:
         """Return the first message, which may be empty."""

@@ -1,1 +1,1 @@
-"""Delegation tokens: their model, their format in the store, and their lifetimes."""
+"""Delegation tokens: their model, their format in the store, and their lifetimes. Pure."""

@@ -1,96 +1,86 @@
-"""TLS to ZooKeeper by Kafka's ``zookeeper.ssl.*`` settings, with PEM files.
+"""TLS to ZooKeeper by Kafka's ``zookeeper.ssl.*`` settings, with PEM or PKCS12 files.
 
-The key store is one PEM file with the private key and the certificate chain, the trust store one with the
-trusted certificates. ``zookeeper.ssl.protocol`` limits the versions, unless
-``zookeeper.ssl.enabled.protocols`` lists them.
+A PEM key store is one file with the private key and the certificate chain; its password is that of the key.
+``zookeeper.ssl.protocol`` is the version, unless ``zookeeper.ssl.enabled.protocols`` lists them.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 from typing import Final
 
 from odradek.config import broker
 from odradek.config.definition import Setting, Settings
-from odradek.model.errors import ConfigError
+from odradek.security.tls.tls_context import create_context
+from odradek.security.tls.tls_options import (
+    JKS,
+    PEM,
+    PKCS12,
+    KeyStoreOptions,
+    TlsOptions,
+    TrustStoreOptions,
+    protocols_of,
+)
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_PEM_SUFFIXES: Final = (".pem", ".crt", ".cert", ".key")
+_PREFIX: Final = "zookeeper.ssl."
+_TYPES_BY_SUFFIX: Final = {
+    ".pem": PEM,
+    ".crt": PEM,
+    ".cert": PEM,
+    ".key": PEM,
+    ".p12": PKCS12,
+    ".pfx": PKCS12,
+    ".jks": JKS,
+}
 _NO_HOST_NAME_CHECK: Final = ("", "none")
-
-
-def tls_problems(settings: Settings) -> list[str]:
-    """Return one line for each TLS setting whose value is not supported."""
-    problems: list[str] = []
-    for location, kind in (
-        (broker.ZOOKEEPER_SSL_KEYSTORE_LOCATION, broker.ZOOKEEPER_SSL_KEYSTORE_TYPE),
-        (broker.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, broker.ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
-    ):
-        problems += _format_problems(settings, location, kind)
-    unknown = [version for version in _version_names(settings) if version not in _VERSIONS]
-    if unknown:
-        setting = _versions_setting(settings)
-        problems.append(f"{setting.name}: must be among {', '.join(_VERSIONS)}, got {', '.join(unknown)}")
-    algorithm = settings[broker.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]
-    if algorithm.lower() not in ("https", *_NO_HOST_NAME_CHECK):
-        problems.append(
-            f"{broker.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM.name}: must be HTTPS or empty, "
-            f"got {algorithm}"
-        )
-    return problems
 
 
 def create_tls_context(settings: Settings) -> ssl.SSLContext:
     """Create the TLS context of the settings; raises ``ConfigError`` for all that is not supported."""
-    problems = tls_problems(settings)
-    if problems:
-        raise ConfigError(problems)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    algorithm = settings[broker.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]
-    context.check_hostname = algorithm.lower() not in _NO_HOST_NAME_CHECK
-    versions = sorted(_VERSIONS[name] for name in _version_names(settings))
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    _load(settings, broker.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, context.load_verify_locations)
-    if settings[broker.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION] is None:
-        context.load_default_certs()
+    return create_context(tls_options(settings), lambda path: Path(path).read_bytes(), server_side=False)
+
+
+def tls_options(settings: Settings) -> TlsOptions:
+    """Return the TLS options of sessions with ZooKeeper."""
+    enabled = settings[broker.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]
+    algorithm = settings[broker.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM].lower()
+    return TlsOptions(
+        _key_store(settings),
+        _trust_store(settings),
+        protocols_of(enabled, settings[broker.ZOOKEEPER_SSL_PROTOCOL]),
+        settings[broker.ZOOKEEPER_SSL_CIPHER_SUITES] or (),
+        endpoint_identification="" if algorithm in _NO_HOST_NAME_CHECK else algorithm,
+        prefix=_PREFIX,
+        protocols_name="enabled.protocols" if enabled else "protocol",
+        key_password_name="keystore.password",
+    )
+
+
+def _key_store(settings: Settings) -> KeyStoreOptions:
+    location = settings[broker.ZOOKEEPER_SSL_KEYSTORE_LOCATION]
+    if location is None:
+        return KeyStoreOptions()
     password = settings[broker.ZOOKEEPER_SSL_KEYSTORE_PASSWORD]
-    # Without a callback, OpenSSL would ask for a missing password on the terminal.
-    secret = "" if password is None else password.reveal()
-    load_key = partial(context.load_cert_chain, password=lambda: secret)
-    _load(settings, broker.ZOOKEEPER_SSL_KEYSTORE_LOCATION, load_key)
-    return context
+    store_type = _store_type(settings, broker.ZOOKEEPER_SSL_KEYSTORE_TYPE, location)
+    if store_type == PEM:
+        return KeyStoreOptions(PEM, location, key_password=password)
+    return KeyStoreOptions(store_type, location, password)
 
 
-def _load(settings: Settings, location: Setting[str | None], load: Callable[[str], None]) -> None:
-    path = settings[location]
-    if path is None:
-        return
-    try:
-        load(path)
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigError([f"{location.name}: {path} cannot be loaded: {error}"]) from error
+def _trust_store(settings: Settings) -> TrustStoreOptions:
+    location = settings[broker.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION]
+    if location is None:
+        return TrustStoreOptions()
+    store_type = _store_type(settings, broker.ZOOKEEPER_SSL_TRUSTSTORE_TYPE, location)
+    if store_type == PEM:
+        return TrustStoreOptions(PEM, location)
+    return TrustStoreOptions(store_type, location, settings[broker.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD])
 
 
-def _format_problems(
-    settings: Settings, location: Setting[str | None], kind: Setting[str | None]
-) -> list[str]:
-    path, name = settings[location], settings[kind]
-    if path is None or (name is None and path.endswith(_PEM_SUFFIXES)):
-        return []
-    if name is not None and name.upper() == "PEM":
-        return []
-    got = "no value" if name is None else name
-    return [f"{kind.name}: must be PEM, got {got} for {path}. Convert the file with keytool and openssl"]
-
-
-def _versions_setting(settings: Settings) -> Setting[str] | Setting[tuple[str, ...] | None]:
-    if settings[broker.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]:
-        return broker.ZOOKEEPER_SSL_ENABLED_PROTOCOLS
-    return broker.ZOOKEEPER_SSL_PROTOCOL
-
-
-def _version_names(settings: Settings) -> tuple[str, ...]:
-    listed = settings[broker.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]
-    return listed or (settings[broker.ZOOKEEPER_SSL_PROTOCOL],)
+def _store_type(settings: Settings, setting: Setting[str | None], location: str) -> str:
+    """Return the type of a store: by its setting, else by the file's suffix."""
+    store_type = settings[setting]
+    if store_type is not None:
+        return store_type.upper()
+    return _TYPES_BY_SUFFIX.get(Path(location).suffix.lower(), "no value")

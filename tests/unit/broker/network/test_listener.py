@@ -3,18 +3,30 @@
 import pytest
 
 from odradek.broker.network.connection_scheduler import ConnectionScheduler
-from odradek.broker.network.listener import ConnectionQuotas, Listener
+from odradek.broker.network.listener import (
+    DELAYED_CLOSES_MAX,
+    ConnectionQuotas,
+    ConnectionThrottling,
+    Listener,
+)
 from odradek.broker.network.memory_pool import RequestMemoryPool
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.network.session import Session
+from odradek.broker.network.session_muter import SessionMuter
+from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.config.broker import BY_NAME
+from odradek.config.definition import parse_settings
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.testing.clock import run_virtually
 from odradek.testing.contracts.network_contract import Collector, until
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryNetwork
+from odradek.timers.timing_wheel import TimingWheel
 
 
-def make_listener(quotas: ConnectionQuotas, *, serves: bool = True) -> Listener:
+def make_listener(
+    quotas: ConnectionQuotas, *, serves: bool = True, throttling: ConnectionThrottling | None = None
+) -> Listener:
     def make_session(connection, listener):
         return Session(
             connection,
@@ -28,7 +40,7 @@ def make_listener(quotas: ConnectionQuotas, *, serves: bool = True) -> Listener:
             in_flight_max=10,
         )
 
-    listener = Listener("PLAINTEXT", quotas, make_session)
+    listener = Listener("PLAINTEXT", quotas, make_session, throttling)
     if serves:
         listener.serve()
     return listener
@@ -195,7 +207,7 @@ def test_client_that_reads_nothing_is_disconnected_after_a_protocol_violation(ac
     def begin(request, session):
         raise RemoteProtocolViolation("garbage")
 
-    session._handle_request = begin
+    session.handle_request = begin
     data = make_frame(0)
     session.receive_buffer()[: len(data)] = data
     session.bytes_received(len(data))
@@ -204,3 +216,82 @@ def test_client_that_reads_nothing_is_disconnected_after_a_protocol_violation(ac
     for now_ms in (1000, 1400, 1800, 2200):
         listener.close_idle(now_ms, 500)
     assert connection.closed == [True, False]
+
+
+class FakeSocket:
+    """Listening socket that records whether it accepts."""
+
+    port = 9092
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class Throttled:
+    """Listener with connection rates, on a time that the test advances."""
+
+    def __init__(self, **settings: str) -> None:
+        self.wheel, self.now = TimingWheel(0), 0
+        raw_values = {name.replace("_", "."): value for name, value in settings.items()}
+        self.rates = ConnectionRates(parse_settings(BY_NAME, {"quota.window.num": "2", **raw_values}))
+        muter = SessionMuter(lambda: self.now, self.wheel, lambda deadline_ms: None)
+        throttling = ConnectionThrottling(self.rates, muter, lambda: self.now)
+        self.quotas = ConnectionQuotas(10_000, 10_000)
+        self.listener = make_listener(self.quotas, throttling=throttling)
+        self.socket = FakeSocket()
+        self.listener.replace_socket(self.socket)
+
+    def advance(self, now_ms: int) -> None:
+        self.now = now_ms
+        self.wheel.advance(now_ms)
+
+
+def test_connection_above_the_rate_waits_and_so_does_the_listener(accept, make_frame):
+    throttled = Throttled(max_connection_creation_rate="1")
+    assert accept(throttled.listener)[1]._in_flight_max == 10
+    assert throttled.socket.calls == []
+    _, late = accept(throttled.listener)
+    assert late._in_flight_max == 0
+    assert throttled.socket.calls == ["pause"]
+    throttled.advance(999)
+    assert (late._in_flight_max, throttled.socket.calls) == (0, ["pause"])
+    throttled.advance(1000)
+    assert (late._in_flight_max, throttled.socket.calls) == (10, ["pause", "resume"])
+
+
+def test_connection_above_the_rate_of_its_address_is_closed_after_a_delay(accept):
+    throttled = Throttled()
+    throttled.rates.set_ip_rate("10.0.0.1", 1)
+    assert accept(throttled.listener)[1] is not None
+    connection, receiver = accept(throttled.listener)
+    assert receiver is not None, "the connection stays open"
+    assert not isinstance(receiver, Session)
+    assert throttled.quotas.total == 1
+    receiver.bytes_received(1)
+    assert connection.paused
+    throttled.advance(999)
+    assert not connection.closed
+    throttled.advance(1000)
+    assert connection.closed
+    assert accept(throttled.listener, "10.0.0.2")[1] is not None
+
+
+def test_connections_that_wait_for_their_close_are_bounded(accept):
+    throttled = Throttled()
+    throttled.rates.set_ip_rate("10.0.0.1", 0)
+    waiting = [accept(throttled.listener) for _ in range(DELAYED_CLOSES_MAX + 5)]
+    assert sum(receiver is not None for _, receiver in waiting) == DELAYED_CLOSES_MAX
+    waiting[0][0].close()
+    assert accept(throttled.listener)[1] is not None
+    throttled.advance(1000)
+    assert all(connection.closed for connection, receiver in waiting if receiver is not None)
+    assert accept(throttled.listener)[1] is not None

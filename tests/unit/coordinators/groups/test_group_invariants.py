@@ -340,6 +340,37 @@ class Clients:
             assert expected._replace(state_timestamp_ms=0) == group.stored._replace(state_timestamp_ms=0)
 
 
+commits = st.tuples(
+    st.dictionaries(
+        st.builds(TopicPartition, st.sampled_from(["orders", "paid"]), st.integers(0, 2)),
+        st.builds(
+            OffsetAndMetadata,
+            st.integers(0, 9),
+            st.integers(-1, 3),
+            st.sampled_from(["", "é", "too long"]),
+            st.just(1),
+            st.sampled_from([None, None, -1, 5]),
+        ),
+    ),
+    st.sampled_from([-1, -1, 7, 8]),
+    st.booleans(),
+)
+"""Offsets, the producer of the transaction, if any, and whether it commits."""
+
+
+@given(st.lists(commits, max_size=5))
+def test_offsets_replayed_when_committed_equal_those_read_from_the_log(history: list[Any]) -> None:
+    simulation = GroupSimulation(offset_metadata_bytes_max=4)
+    for offsets, producer_id, ends in history:
+        simulation.submit(CommitOffsets(GROUP, -1, "", None, offsets, producer_id, 0), None)
+        simulation.commit_all()
+        if ends and producer_id >= 0:
+            simulation.end_transaction(producer_id, commits=True)
+        loaded = simulation.reloaded()
+        assert durable(simulation.shard) == durable(loaded)
+        assert simulation.shard._open_transactions == loaded._open_transactions
+
+
 def durable(shard: GroupCoordinatorShard) -> Any:
     """Return the stored groups and their offsets, including those of open transactions."""
     known = {

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from odradek.coordinators.effects import CoordinatorRecord
 from odradek.coordinators.groups import records
 from odradek.coordinators.groups.commands import OffsetAndMetadata
-from odradek.coordinators.groups.records import GroupKey, OffsetKey, StoredGroup, StoredMember
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.coordinators.groups.records import (
+    GroupKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetKey,
+    StoredGroup,
+    StoredMember,
+)
+from odradek.coordinators.record_serde import write_fields
+from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
 from odradek.model.ids import TopicPartition
 from odradek.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -152,6 +160,7 @@ NAMES = st.text(st.characters(codec="utf-8"), max_size=50)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.builds(OffsetAndMetadata, INT64, INT32, NAMES, INT64, st.none())
+EXPIRING_OFFSETS = st.builds(OffsetAndMetadata, INT64, INT32, NAMES, INT64, INT64)
 MEMBERS = st.builds(
     StoredMember, NAMES, st.none() | NAMES, NAMES, NAMES, INT32, INT32, st.binary(), st.binary()
 )
@@ -186,6 +195,65 @@ def test_offset_with_expiration_time_loses_only_its_leader_epoch(
 ) -> None:
     expiring = offset._replace(expire_ms=expire_ms)
     assert records.read_offset(records.write_offset(expiring)) == expiring._replace(leader_epoch=-1)
+
+
+# Packed records and those of the schemas.
+
+
+def schema_value(offset: OffsetAndMetadata) -> bytes:
+    version = records.OFFSET_VERSION if offset.expire_ms is None else records.EXPIRING_OFFSET_VERSION
+    value = OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms)
+    if offset.expire_ms is not None:
+        value.expire_timestamp = offset.expire_ms
+    return write_fields(value, version)
+
+
+def schema_key(group_id: str, partition: TopicPartition) -> bytes:
+    key = OffsetCommitKey(group_id, partition.topic, partition.partition)
+    return write_fields(key, records.OFFSET_KEY_VERSION)
+
+
+TOPIC_PARTITIONS = st.builds(TopicPartition, NAMES | st.sampled_from("ab"), INT32)
+
+
+@given(NAMES, st.dictionaries(TOPIC_PARTITIONS, OFFSETS | EXPIRING_OFFSETS, max_size=8))
+def test_records_of_a_commit_equal_those_of_the_schemas(
+    group_id: str, offsets: dict[TopicPartition, OffsetAndMetadata]
+) -> None:
+    written, stored = records.offset_records(group_id, offsets)
+    assert written == [
+        (schema_key(group_id, partition), schema_value(offset)) for partition, offset in offsets.items()
+    ]
+    assert written == [records.offset_record(group_id, *offset) for offset in offsets.items()]
+    if stored is not None:
+        assert stored.group_id == group_id
+        assert list(stored.offsets.items()) == [read_offset_record(record) for record in written]
+
+
+def read_offset_record(record: CoordinatorRecord) -> tuple[TopicPartition, OffsetAndMetadata]:
+    key = records.read_key(record.key)
+    assert isinstance(key, OffsetKey)
+    assert record.value is not None
+    return TopicPartition(key.topic, key.partition), records.read_offset(record.value)
+
+
+@pytest.mark.parametrize("character", ["a", "é", "😀"])
+@pytest.mark.parametrize("size", [*range(258), 32_764, 32_767])
+def test_strings_of_any_length_equal_those_of_the_schemas(size: int, character: str) -> None:
+    text = character * (size // len(character.encode()))
+    partition, offset = TopicPartition(text, 7), OFFSET._replace(metadata=text)
+    assert records.offset_record(text, partition, offset) == (
+        schema_key(text, partition),
+        schema_value(offset),
+    )
+
+
+@pytest.mark.parametrize("text", ["a" * 32_768, "é" * 16_384, "a" * 65_536])
+def test_strings_that_are_too_long_are_refused(text: str) -> None:
+    for group_id, topic, metadata in ((text, "t", ""), ("g", text, ""), ("g", "t", text)):
+        partition, offset = TopicPartition(topic, 0), OFFSET._replace(metadata=metadata)
+        with pytest.raises(LocalProtocolViolation):
+            records.offset_record(group_id, partition, offset)
 
 
 @given(GROUPS)

@@ -70,20 +70,17 @@ def test_invalid_values_are_reported_together_with_their_settings() -> None:
         zookeeper_connection_timeout_ms="1",
         zookeeper_set_acl="true",
         zookeeper_ssl_client_enable="true",
-        zookeeper_ssl_keystore_location="/keys/broker.jks",
-        zookeeper_ssl_truststore_location="/keys/ca.p12",
-        zookeeper_ssl_truststore_type="PKCS12",
+        zookeeper_ssl_keystore_location="/keys/broker.p12",
+        zookeeper_ssl_truststore_location="/keys/ca.store",
         zookeeper_ssl_protocol="SSLv3",
         zookeeper_ssl_endpoint_identification_algorithm="LDAPS",
     )
     assert lines == (
         "zookeeper.connect: port must be between 1 and 65535, got 'zk:port'",
-        "zookeeper.ssl.keystore.type: must be PEM, got no value for /keys/broker.jks. Convert the file with "
-        "keytool and openssl",
-        "zookeeper.ssl.truststore.type: must be PEM, got PKCS12 for /keys/ca.p12. Convert the file with "
-        "keytool and openssl",
         "zookeeper.ssl.protocol: must be among TLSv1.2, TLSv1.3, got SSLv3",
-        "zookeeper.ssl.endpoint.identification.algorithm: must be HTTPS or empty, got LDAPS",
+        "zookeeper.ssl.keystore.password: required for the PKCS12 file /keys/broker.p12",
+        "zookeeper.ssl.truststore.type: must be PEM or PKCS12, got no value",
+        "zookeeper.ssl.endpoint.identification.algorithm: must be https or empty, got ldaps",
         "zookeeper.session.timeout.ms: must be at least 1, got 0",
     )
 
@@ -132,9 +129,15 @@ def test_unreadable_files_are_reported_with_their_setting(tmp_path: Path) -> Non
     (line,) = problems(zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location=missing)
     assert line.startswith(f"zookeeper.ssl.truststore.location: {missing} cannot be loaded: ")
     (line,) = problems(zookeeper_ssl_client_enable="true", zookeeper_ssl_keystore_location=AUTHORITY)
-    assert line.startswith(f"zookeeper.ssl.keystore.location: {AUTHORITY} cannot be loaded: ")
+    assert line == (
+        f"zookeeper.ssl.keystore.location: {AUTHORITY}: exactly one private key in PEM format is required, "
+        "got 0"
+    )
     (line,) = problems(zookeeper_ssl_client_enable="true", zookeeper_ssl_keystore_location=ENCRYPTED_CLIENT)
-    assert line.startswith("zookeeper.ssl.keystore.location: ")
+    assert line == (
+        "zookeeper.ssl.keystore.password: required, because the private key of "
+        f"zookeeper.ssl.keystore.location: {ENCRYPTED_CLIENT} is encrypted"
+    )
 
 
 def test_password_opens_an_encrypted_key() -> None:

@@ -1,0 +1,1 @@
+"""Client quotas: rates, entities and throttle times. Pure: the time is passed in."""

@@ -1,0 +1,1 @@
+"""Security of a broker's listeners and of its own connections: settings, credentials, key sets, audit."""

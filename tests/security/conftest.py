@@ -1,0 +1,40 @@
+"""Fixtures: one secured broker for all tests of a process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from tests.support.secured_broker import USERS, SecuredBroker, password_of
+
+from odradek import Admin, ScramMechanism, UserScramCredentialUpsertion
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker with listeners for all protocols, and SCRAM credentials of all users."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured")).start()
+    add_scram_users(broker)
+    yield broker
+    broker.stop()
+
+
+def add_scram_users(broker: SecuredBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap("PLAINTEXT")) as admin:
+        admin.alter_user_scram_credentials(
+            [
+                UserScramCredentialUpsertion(user, mechanism, password_of(user))
+                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+                for user in USERS
+            ]
+        )
+
+
+@pytest.fixture
+def topic(secured: SecuredBroker) -> str:
+    """A new topic."""
+    name = f"topic-{uuid.uuid4()}"
+    with Admin(bootstrap_servers=secured.bootstrap("PLAINTEXT")) as admin:
+        admin.create_topics([name])
+    return name
