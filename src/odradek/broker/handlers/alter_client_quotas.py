@@ -9,6 +9,7 @@ from __future__ import annotations
 from odradek.broker.quotas.entity_paths import entity_path
 from odradek.broker.quotas.quota_configs import alter_quotas
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.store.configs import read_config, update_config
 from odradek.wire.messages.alter_client_quotas import (
@@ -23,6 +24,7 @@ from odradek.wire.messages.alter_client_quotas import (
 async def alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
+    context.require_on_cluster(AclOperation.ALTER_CONFIGS)
     entries = []
     for entry in request.entries:
         code, message = await _outcome(entry, request.validate_only, context)

@@ -17,6 +17,7 @@ from odradek.broker.scram_credentials import (
     find_mechanism,
     make_credential,
 )
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.store.configs import update_config
 from odradek.store.port import TooLarge
@@ -33,6 +34,7 @@ async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     context.broker.membership.require_controller()
+    context.require_on_cluster(AclOperation.ALTER)
     results = []
     for user in _users(request):
         code, message = await _outcome(user, request, context)

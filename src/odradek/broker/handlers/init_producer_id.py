@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from odradek.broker.handlers.transaction_requests import producer_fenced_for_version, submit_to_coordinator
-from odradek.broker.requests.authorization import denial, log_denial
+from odradek.broker.requests.authorization import denial
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import NEEDS_PRODUCER_ID, InitProducerId
@@ -63,7 +63,7 @@ def _authorize(request: InitProducerIdRequest, context: RequestContext, authoriz
         if not authorizer.is_allowed_on_any(
             session.principal, session.peer_host, AclOperation.WRITE, AclResourceType.TOPIC
         ):
-            log_denial(context, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME)
+            context.log_denial(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME)
             raise denial(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER)
 
 

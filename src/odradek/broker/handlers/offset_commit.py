@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from odradek.broker.handlers.group_requests import absence_error, submit_to_group
+from odradek.broker.requests.authorization import NO_NAMES
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
@@ -44,8 +45,7 @@ _tuple: Final = tuple.__new__  # half the time of a named tuple's own constructo
 
 
 def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Result:
-    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
-    denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
+    denied = NO_NAMES if context.authorizer is None else _authorize(request, context)
     offsets = _offsets(request, denied, context)
     if not offsets:
         return _response(request, {}, denied)
@@ -64,6 +64,12 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Resu
         )
     except BrokerError as error:
         return _response(request, dict.fromkeys(offsets, error.code), denied)
+
+
+def _authorize(request: OffsetCommitRequest, context: RequestContext) -> frozenset[str]:
+    """Require the group, and return the topics that the sender may not read."""
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    return context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
 
 
 def _offsets(request: OffsetCommitRequest, denied: frozenset[str], context: RequestContext) -> Offsets:

@@ -1,4 +1,4 @@
-"""What each API requires of its sender, and the errors and log events of denials.
+"""What each API requires of its sender, and the errors of denials.
 
 The table is what ``docs/security.md`` shows, and what tests compare with the decisions that handlers ask for.
 Checks are made for each entry of a request, before it is looked up: whether a resource exists is not told to
@@ -8,7 +8,7 @@ a sender who may not describe it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.acl_enums import AclResourceType
 from odradek.model.acl_operations import (
@@ -19,9 +19,6 @@ from odradek.model.acl_operations import (
     bit_field,
 )
 from odradek.model.errors import BrokerError, ErrorCode
-
-if TYPE_CHECKING:
-    from odradek.broker.requests.dispatcher import RequestContext
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -58,23 +55,6 @@ def denial(operation: AclOperation, resource_type: AclResourceType) -> BrokerErr
     return BrokerError(
         ERROR_OF_TYPE[resource_type],
         f"{operation.name} on {resource_type.name} is required, and not allowed by any ACL",
-    )
-
-
-def log_denial(
-    context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
-) -> None:
-    """Log a denial, rate-limited per principal and operation."""
-    principal = str(context.session.principal)
-    context.broker.denials.warning(
-        "operation_denied",
-        f"{principal} {operation.name} {resource_type.name}",
-        principal=principal,
-        host=context.session.peer_host,
-        operation=operation.name,
-        resource_type=resource_type.name,
-        resource=name[:249],
-        client_id=context.client_id,
     )
 
 

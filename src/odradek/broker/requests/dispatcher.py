@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.network.request_queue import RequestQueue
-from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial, log_denial
+from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
 from odradek.model.acl_operations import AclOperation, bit_field
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from odradek.security.acls.authorizer import AclAuthorizer
 
 API_VERSIONS_KEY = 18
+
+LOGGED_CHARS_MAX: Final = 249
+"""Longest name of a resource in the log: that of a topic."""
 
 log = events.logger("dispatch")
 
@@ -72,8 +75,22 @@ class RequestContext:
         if authorizer.is_allowed(session.principal, session.peer_host, operation, resource_type, name):
             return True
         if log_if_denied:
-            log_denial(self, operation, resource_type, name)
+            self.log_denial(operation, resource_type, name)
         return False
+
+    def log_denial(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Log a denial, rate-limited per principal, operation and resource type."""
+        principal = str(self.session.principal)
+        self.broker.denials.warning(
+            "operation_denied",
+            f"{principal} {operation.name} {resource_type.name}",
+            principal=principal,
+            host=self.session.peer_host,
+            operation=operation.name,
+            resource_type=resource_type.name,
+            resource=name[:LOGGED_CHARS_MAX],
+            client_id=self.client_id,
+        )
 
     def is_allowed_on_cluster(self, operation: AclOperation, log_if_denied: bool = True) -> bool:
         return self.authorizer is None or self.is_allowed(

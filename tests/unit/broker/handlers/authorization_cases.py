@@ -20,12 +20,22 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
+)
+from odradek.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
 )
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -308,6 +318,16 @@ def describe_producers(version: int, names: Sequence[str]) -> DescribeProducersR
     return DescribeProducersRequest([TopicRequest(name, [0]) for name in names])
 
 
+def alter_quotas(version: int, names: Sequence[str]) -> AlterClientQuotasRequest:
+    entity = [AlterClientQuotasRequestEntityData("user", "carol")]
+    ops = [OpData("producer_byte_rate", 1e6)]
+    return AlterClientQuotasRequest([AlterClientQuotasRequestEntryData(entity, ops)], validate_only=True)
+
+
+def alter_credentials(version: int, names: Sequence[str]) -> AlterUserScramCredentialsRequest:
+    return AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("carol", 1)])
+
+
 def of_group(cls: Any, *fields: Any) -> Make:
     return lambda version, names: cls(names[0], *fields)
 
@@ -493,6 +513,8 @@ CLUSTER_CASES: Final = [
     Case(
         "DescribeClientQuotas", ALL(2), constant(DescribeClientQuotasRequest([])), DESCRIBE_CONFIGS, CLUSTER
     ),
+    Case("AlterClientQuotas", ALL(2), alter_quotas, ALTER_CONFIGS, CLUSTER),
+    Case("AlterUserScramCredentials", ALL(1), alter_credentials, ALTER, CLUSTER),
     Case(
         "DescribeUserScramCredentials",
         ALL(1),

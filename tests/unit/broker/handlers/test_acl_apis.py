@@ -112,7 +112,7 @@ def test_prefixed_acls_and_match_filters(run_scenario) -> None:
         prefixed = creation("ord", resource_pattern_type=PREFIXED)
         await create(harness, creation(), prefixed, creation("*"), creation("payments"))
         matching = {(TOPIC, "orders", LITERAL), (TOPIC, "ord", PREFIXED), (TOPIC, "*", LITERAL)}
-        fields = {"resource_type_filter": TOPIC, "resource_name_filter": "orders"}
+        fields: dict[str, Any] = {"resource_type_filter": TOPIC, "resource_name_filter": "orders"}
         found_by_match = await described(harness, pattern_type_filter=MATCH, **fields)
         assert {each[:3] for each in found_by_match} == matching
         assert {each[:3] for each in await described(harness, **fields)} == {(TOPIC, "orders", LITERAL)}
