@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -420,7 +421,7 @@ def test_half_handshakes_are_closed() -> None:
         port = await server.start()
         sides = [Collector() for _ in range(20)]
         for side in sides:
-            connection = await TransportNetwork().dial(HOST, port, lambda _, side=side: side, TIMEOUT_MS)
+            connection = await TransportNetwork().dial(HOST, port, partial(_attach, side), TIMEOUT_MS)
             connection.send([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
         await until(lambda: all(side.lost for side in sides))
         assert {reason for session in server.sessions for reason in session.lost} == {
@@ -453,6 +454,11 @@ def test_rate_of_handshakes(version: str, capsys: pytest.CaptureFixture[str]) ->
         server.close()
 
     on_loop(body)
+
+
+def _attach(side: Collector, connection: Connection) -> Receiver:
+    del connection
+    return side
 
 
 JAVA = shutil.which("keytool")
