@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         PartitionInfo,
         RecordMetadata,
     )
+    from odradek.model.acl_enums import AclPermissionType, AclResourceType, PatternType
     from odradek.model.acl_operations import AclOperation
     from odradek.model.client_errors import (
         AuthenticationFailed,
@@ -99,6 +100,12 @@ if TYPE_CHECKING:
     )
     from odradek.records.client.consumer import ConsumerRecord
     from odradek.records.client.producer import Delivery
+    from odradek.security.acls.bindings import AccessControlEntry, AclBinding, ResourcePattern
+    from odradek.security.acls.filters import (
+        AccessControlEntryFilter,
+        AclBindingFilter,
+        ResourcePatternFilter,
+    )
 
 _EXPORTS = {
     "odradek.client.blocking.admin": ("Admin",),
@@ -148,7 +155,12 @@ _EXPORTS = {
         *("ConfigSource", "ConfigType", "ElectionType", "IsolationLevel", "ResourceType"),
         "TimestampType",
     ),
+    "odradek.model.acl_enums": ("AclPermissionType", "AclResourceType", "PatternType"),
     "odradek.model.acl_operations": ("AclOperation",),
+    "odradek.security.acls.bindings": ("AccessControlEntry", "AclBinding", "ResourcePattern"),
+    "odradek.security.acls.filters": (
+        *("AccessControlEntryFilter", "AclBindingFilter", "ResourcePatternFilter"),
+    ),
     "odradek.records.client.consumer": ("ConsumerRecord",),
     "odradek.records.client.producer": ("Delivery",),
 }
@@ -158,7 +170,13 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 
 __all__ = [
     "ALL_RECORDS",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "Assignment",
     "Assignor",
@@ -212,6 +230,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionReassignment",
     "Partitioner",
+    "PatternType",
     "Producer",
     "ProducerFenced",
     "ProducerIdAndEpoch",
@@ -227,6 +246,8 @@ __all__ = [
     "Replica",
     "ReplicaInLogDir",
     "RequestRefused",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
     "RoundRobin",
     "ScramCredentialInfo",

@@ -11,7 +11,7 @@ import typer
 from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import configs, quotas, tls, topics, users
+from odradek.cli import acls, configs, quotas, tls, topics, users
 from odradek.cli.cluster_status import brokers, controller, status
 from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
@@ -198,6 +198,7 @@ app.command()(produce)
 app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.add_typer(acls.app, name="acls")
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(users.app, name="users")
 app.command("elect-leaders")(elect_leaders)

@@ -10,6 +10,7 @@ from tests.mutation.plants_followers import FOLLOWER_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
 from tests.mutation.plants_membership import MEMBERSHIP_PLANTS
 from tests.mutation.plants_replication import REPLICATION_PLANTS
+from tests.mutation.plants_sasl import SASL_PLANTS
 from tests.mutation.plants_tls import TLS_PLANTS
 
 PLANTS = [
@@ -21,5 +22,6 @@ PLANTS = [
     *FOLLOWER_PLANTS,
     *COORDINATOR_PLANTS,
     *CLIENT_PLANTS,
+    *SASL_PLANTS,
     *TLS_PLANTS,
 ]

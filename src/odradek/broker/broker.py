@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from odradek.broker.acl_manager import AclManager, make_acl_manager
 from odradek.broker.client_configs import ClientConfigs
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
@@ -129,6 +130,7 @@ class Broker:
         self._log_dir_notifier: LogDirNotifier | None = None
         self._missed_deletions: MissedDeletions | None = None
         self._producer_ids: ProducerIdManager | None = None
+        self._acl_manager: AclManager | None = None
         self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
@@ -184,6 +186,9 @@ class Broker:
         await self._resolve_identity(membership.store)
         config_manager = self._make_config_manager(membership)
         await config_manager.load()
+        self._acl_manager = make_acl_manager(self.config, membership, self._environment.clock)
+        if self._acl_manager is not None:
+            await self._acl_manager.load()
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
         if not membership.is_shared:
@@ -359,7 +364,8 @@ class Broker:
 
     def _check_security(self, values: Settings) -> None:
         """Make the security of all listeners once, to report what is wrong with their settings together."""
-        configured, problems = listeners(values), []
+        configured = listeners(values)
+        problems: list[str] = []
         for endpoint in configured.bound:
             try:
                 self._security_of(endpoint, values)
@@ -412,8 +418,10 @@ class Broker:
             finalized_features=self._finalized_features,
             workers=workers,
             socket_server=socket_server,
+            acl_manager=self._acl_manager,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
             client_configs=self._client_configs,
+            denials=RateLimitedEvents(events.logger("authorizer"), clock.monotonic_ms),
         )
 
     def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:
@@ -431,6 +439,8 @@ class Broker:
         await membership.register(self.broker_id, lambda: self._registration(socket_server.endpoints))
         socket_server.on_advertised = self._update_registration
         membership.on_session(config_manager.reload)
+        if self._acl_manager is not None:
+            membership.on_session(self._acl_manager.reload)
         membership.on_session(self._finalized_features.load)
         self._admin_manager.is_deleting = self._is_deleting
         await membership.stand_for_controller(self._make_controller)
@@ -475,7 +485,7 @@ class Broker:
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
         lag_ms, replicas = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS], self._replica_manager
         isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), replicas.shrink_isrs)
-        clock, on_log_start = self._environment.clock, replicas.on_log_start_changed
+        clock, on_log_start, acls = self._environment.clock, replicas.on_log_start_changed, self._acl_manager
         retry_offline = self._failure_handler.retry_offline_partitions
         return [
             *([] if self._replication is None else [isr_task]),
@@ -487,6 +497,11 @@ class Broker:
             ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, replicas.retry_flushes),
             ScheduledTask("retry_offline_partitions", OFFLINE_PARTITION_RETRY_MS, retry_offline),
             ScheduledTask("delete_expired_config_changes", 300_000, config_manager.delete_expired),
+            *(
+                []
+                if acls is None
+                else [ScheduledTask("delete_expired_acl_changes", 300_000, acls.delete_expired)]
+            ),
         ]
 
     async def _close_idle(self) -> None:
@@ -535,6 +550,8 @@ class Broker:
             await self._log_dir_notifier.stop()
         if self._missed_deletions is not None:
             await self._missed_deletions.stop()
+        if self._acl_manager is not None:
+            await self._acl_manager.stop()
         broker_epoch = NO_EPOCH
         if self._membership is not None:
             await self._membership.stop()

@@ -1,7 +1,7 @@
-"""Generator of the reference pages for APIs and error codes.
+"""Generator of the reference pages for APIs, what they require, and error codes.
 
 ``python -m odradek.broker.reference`` prints the table of APIs; with a folder as argument it updates the
-table in the folder's ``protocol.md``, between two markers, and writes ``errors.md``.
+tables in the folder's ``protocol.md`` and ``security.md``, each between two markers, and writes ``errors.md``
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from odradek.broker.handlers import HANDLERS
+from odradek.broker.requests.authorization import REQUIREMENTS, Requirement
+from odradek.model.acl_enums import AclResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.apis import API_BY_KEY, APIS
 
 BEGIN = "<!-- apis: written by python -m odradek.broker.reference docs -->\n"
 END = "<!-- end of apis -->\n"
+REQUIREMENTS_BEGIN = "<!-- requirements: written by python -m odradek.broker.reference docs -->\n"
+REQUIREMENTS_END = "<!-- end of requirements -->\n"
+
+_REQUIREMENTS_HEAD = "| API | operation | on | when |\n|---|---|---|---|\n"
 
 _SUPPORTED_HEAD = "| key | API | versions | handler |\n|--:|---|---|---|\n"
 _UNSUPPORTED_HEAD = """
@@ -50,13 +56,46 @@ def error_page() -> str:
     )
 
 
+def requirement_table() -> str:
+    """Return the table of the operations that APIs require."""
+    rows = [_REQUIREMENTS_HEAD]
+    for api in APIS:
+        requirements = REQUIREMENTS.get(api.name)
+        if requirements:
+            names = [api.name, *[""] * (len(requirements) - 1)]
+            rows += [_requirement_row(*row) for row in zip(names, requirements, strict=True)]
+        elif requirements is not None:
+            rows.append(f"| {api.name} | none | | |\n")
+    return "".join(rows)
+
+
+def _requirement_row(name: str, requirement: Requirement) -> str:
+    operation = _camel(requirement.operation.name)
+    resource = _camel(requirement.resource_type.name)
+    on = "the cluster" if requirement.resource_type is AclResourceType.CLUSTER else resource
+    return f"| {name} | {operation} | {on} | {requirement.note} |\n"
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
 def with_table(page: str) -> str:
-    """Return the page with the table between its markers replaced."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError("the page must contain the two markers of the API table, got none")
-    return before + begin + api_table() + end + after
+    """Return the page with the table of APIs between its markers replaced."""
+    return _with(page, BEGIN, api_table(), END)
+
+
+def with_requirements(page: str) -> str:
+    """Return the page with the table of requirements between its markers replaced."""
+    return _with(page, REQUIREMENTS_BEGIN, requirement_table(), REQUIREMENTS_END)
+
+
+def _with(page: str, begin: str, table: str, end: str) -> str:
+    before, begin_mark, rest = page.partition(begin)
+    _, end_mark, after = rest.partition(end)
+    if not end_mark:
+        raise ValueError(f"the page must contain the two markers of its table, such as {begin.strip()}")
+    return before + begin_mark + table + end_mark + after
 
 
 def _api_lines() -> Iterator[str]:
@@ -87,6 +126,8 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(arguments[0])
     protocol = folder / "protocol.md"
     protocol.write_text(with_table(protocol.read_text(encoding="utf-8")), encoding="utf-8")
+    security = folder / "security.md"
+    security.write_text(with_requirements(security.read_text(encoding="utf-8")), encoding="utf-8")
     (folder / "errors.md").write_text(error_page(), encoding="utf-8")
 
 

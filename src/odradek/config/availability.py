@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-from odradek.config.broker.unavailable_reasons import NO_ACCESS_CONTROL
-from odradek.config.definition import by_name
+from odradek.config.authorizer import AUTHORIZER_BY_NAME
 from odradek.config.lookup import find_broker_setting
-from odradek.config.types import LOW, boolean, string
 
 
 def unavailable_setting_problems(raw_values: Mapping[str, str]) -> list[str]:
@@ -22,24 +19,3 @@ def unavailable_setting_problems(raw_values: Mapping[str, str]) -> list[str]:
         if setting is not None and setting.unavailable and setting.parse_value(value) != setting.default:
             problems.append(f"{name}: {setting.unavailable}")
     return problems
-
-
-AUTHORIZER_BY_NAME: Final = by_name(
-    (
-        string(
-            "super.users",
-            "",
-            LOW,
-            "Principals that are allowed all operations.",
-            unavailable=NO_ACCESS_CONTROL,
-        ),
-        boolean(
-            "allow.everyone.if.no.acl.found",
-            True,
-            LOW,
-            "Whether operations without a matching ACL are allowed.",
-            unavailable=NO_ACCESS_CONTROL,
-        ),
-    )
-)
-"""Settings of Kafka's authorizers, which are not in Kafka's own table."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.config import availability, broker, constraints, derived, listeners, profiles, topic
+from odradek.config import authorizer, availability, broker, constraints, derived, listeners, profiles, topic
+from odradek.config.authorizer import AUTHORIZER_BY_NAME
 from odradek.config.definition import Settings, parse_settings, split_listener_name
 from odradek.model.errors import ConfigError
 
@@ -55,6 +56,7 @@ def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequenc
     override(raw_values, parse_arguments(arguments, problems))
     try:
         settings = parse_settings(broker.BY_NAME, raw_values)
+        parse_settings(AUTHORIZER_BY_NAME, raw_values)
         problems.extend(_cross_setting_problems(settings, raw_values))
     except ConfigError as error:
         problems.extend(error.problems)
@@ -102,7 +104,7 @@ def variable_name(name: str) -> str:
 
 def parse_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the settings in the environment, and a warning for each unknown ``ODRADEK_`` variable."""
-    known = {variable_name(name): name for name in broker.BY_NAME}
+    known = {variable_name(name): name for name in (*broker.BY_NAME, *AUTHORIZER_BY_NAME)}
     values: dict[str, str] = {}
     unknown: list[str] = []
     for variable, value in variables.items():
@@ -117,12 +119,13 @@ def parse_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[
 
 
 def warnings(raw_values: Mapping[str, str]) -> list[str]:
-    """Return a line for each unknown name, with the nearest known one."""
-    return [f"{name}: unknown setting{_suggestion(name)}" for name in raw_values if not _is_known(name)]
+    """Return a line for each unknown name, with the nearest known one, and for each without effect."""
+    unknown = [f"{name}: unknown setting{_suggestion(name)}" for name in raw_values if not _is_known(name)]
+    return unknown + authorizer.without_effect(raw_values)
 
 
 def _is_known(name: str) -> bool:
-    if name in broker.BY_NAME or name.startswith(_PLUGIN_PREFIXES):
+    if name in broker.BY_NAME or name in AUTHORIZER_BY_NAME or name.startswith(_PLUGIN_PREFIXES):
         return True
     split = split_listener_name(name)
     if split is None:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+
+
+def authorizer_class(value: str) -> str | None:
+    """Require no authorizer, or the only known one."""
+    if value in ("", ACL_AUTHORIZER):
+        return None
+    return f"must be empty or {ACL_AUTHORIZER}; no class is loaded, and others keep their ACLs elsewhere"
+
 
 def gzip_level(value: int) -> str | None:
     return None if value == -1 or 1 <= value <= 9 else "must be -1 or from 1 to 9"

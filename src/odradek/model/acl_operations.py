@@ -6,6 +6,11 @@ from typing import Final
 
 
 class AclOperation(enum.IntEnum):
+    """Operations that ACLs allow or deny. Only filters have ANY; only newer versions than this UNKNOWN."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -16,6 +21,12 @@ class AclOperation(enum.IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+    @classmethod
+    def _missing_(cls, value: object) -> "AclOperation":
+        return cls.UNKNOWN
 
 
 def bit_field(operations: Iterable[AclOperation]) -> int:
@@ -35,30 +46,30 @@ def operations_in(field: int) -> frozenset[AclOperation] | None:
 
 _CONFIGS: Final = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 
-TOPIC_OPERATIONS: Final = bit_field(
-    (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        *_CONFIGS,
-    )
+OPERATIONS_OF_TOPIC: Final = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    *_CONFIGS,
 )
+OPERATIONS_OF_CLUSTER: Final = (
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.IDEMPOTENT_WRITE,
+    *_CONFIGS,
+)
+OPERATIONS_OF_GROUP: Final = (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
+
+TOPIC_OPERATIONS: Final = bit_field(OPERATIONS_OF_TOPIC)
 """All operations on a topic: allowed for everyone while no authorizer is configured."""
 
-CLUSTER_OPERATIONS: Final = bit_field(
-    (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.IDEMPOTENT_WRITE,
-        *_CONFIGS,
-    )
-)
+CLUSTER_OPERATIONS: Final = bit_field(OPERATIONS_OF_CLUSTER)
 """All operations on the cluster."""
 
-GROUP_OPERATIONS: Final = bit_field((AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE))
+GROUP_OPERATIONS: Final = bit_field(OPERATIONS_OF_GROUP)
 """All operations on a group."""

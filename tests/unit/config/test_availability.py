@@ -10,9 +10,6 @@ from odradek.config.sources import load
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 
 UNAVAILABLE = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": "User:admin",
-    "allow.everyone.if.no.acl.found": "false",
     "create.topic.policy.class.name": "com.example.Policy",
     "alter.config.policy.class.name": "com.example.Policy",
     "principal.builder.class": "com.example.Principals",
@@ -36,6 +33,10 @@ UNAVAILABLE = {
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
 }
+OF_AUTHORIZER = {
+    "authorizer.zookeeper.url": "zookeeper:2181",
+    "authorizer.zookeeper.ssl.client.enable": "true",
+}
 ON_LISTENERS = [
     ("listener.name.internal.ssl.client.auth", "required"),
     ("listener.name.internal.max.connection.creation.rate", "10"),
@@ -43,7 +44,7 @@ ON_LISTENERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [*UNAVAILABLE.items(), *ON_LISTENERS])
+@pytest.mark.parametrize(("name", "value"), [*UNAVAILABLE.items(), *OF_AUTHORIZER.items(), *ON_LISTENERS])
 def test_unavailable_setting_prevents_the_start_with_one_line(name: str, value: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(None, {}, [f"{name}={value}"])
@@ -54,14 +55,13 @@ def test_unavailable_setting_prevents_the_start_with_one_line(name: str, value: 
 
 def test_exactly_the_tested_settings_are_marked_unavailable() -> None:
     marked = {setting.name for setting in broker.BROKER if setting.unavailable}
-    assert marked == UNAVAILABLE.keys() - {"super.users", "allow.everyone.if.no.acl.found"}
+    assert marked == UNAVAILABLE.keys()
 
 
 @pytest.mark.parametrize("name", UNAVAILABLE)
 def test_default_of_an_unavailable_setting_is_accepted(name: str) -> None:
-    setting = broker.BY_NAME.get(name)
-    default = {"super.users": "", "allow.everyone.if.no.acl.found": "true"}.get(name, "")
-    text = default if setting is None else setting.format_value(setting.default)
+    setting = broker.BY_NAME[name]
+    text = setting.format_value(setting.default)
     if text is not None:
         assert unavailable_setting_problems({name: text}) == []
 

@@ -11,6 +11,8 @@ from odradek.broker.handlers.transaction_requests import producer_fenced_for_ver
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -21,6 +23,8 @@ PRODUCER_FENCED_SINCE: Final = 2
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> PendingResponse[AddOffsetsToTxnResponse]:
+    context.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     partition = TopicPartition(OFFSETS_TOPIC, context.broker.group_coordinator.partition_of(request.group_id))
     command = AddPartitions(
         request.transactional_id, request.producer_id, request.producer_epoch, (partition,)

@@ -14,9 +14,12 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.handlers.transaction_requests import producer_fenced_for_version, require_transactional_id
+from odradek.broker.requests.authorization import NO_NAMES
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -36,6 +39,8 @@ Result = AddPartitionsToTxnResponse | PendingResponse[AddPartitionsToTxnResponse
 
 
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Result:
+    if context.version >= MULTIPLE_TRANSACTIONS_SINCE:
+        context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     transactions = _transactions(request, context.version)
     results = [AddPartitionsToTxnResult(transaction.transactional_id) for transaction in transactions]
     pending: PendingResponse[AddPartitionsToTxnResponse] = PendingResponse()
@@ -73,6 +78,11 @@ def _add(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, on_codes: Callable[[Codes], None]
 ) -> None:
     partitions = _partitions(transaction)
+    if context.version < MULTIPLE_TRANSACTIONS_SINCE and not context.is_allowed(
+        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        on_codes(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return
     errors = _partition_errors(partitions, context)
     if errors:
         on_codes(
@@ -105,8 +115,13 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> tuple[TopicPartit
 def _partition_errors(partitions: Iterable[TopicPartition], context: RequestContext) -> Codes:
     """Return the partitions that cannot be added, with their errors. Brokers may add internal topics."""
     errors = {}
+    is_of_client = context.version < MULTIPLE_TRANSACTIONS_SINCE
+    denied = INTERNAL_TOPICS if is_of_client else NO_NAMES
+    if is_of_client and context.authorizer is not None:
+        names = {partition.topic for partition in partitions} - INTERNAL_TOPICS
+        denied |= context.denied(AclOperation.WRITE, AclResourceType.TOPIC, names)
     for partition in partitions:
-        if context.version < MULTIPLE_TRANSACTIONS_SINCE and partition.topic in INTERNAL_TOPICS:
+        if partition.topic in denied:
             errors[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif context.broker.metadata_cache.partition(*partition) is None:
             errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

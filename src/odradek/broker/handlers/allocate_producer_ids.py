@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.machine.context import ControllerContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.store.producer_id_manager import allocate_block
 from odradek.wire.messages.allocate_producer_ids import (
@@ -15,6 +16,7 @@ from odradek.wire.messages.allocate_producer_ids import (
 async def allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: RequestContext
 ) -> AllocateProducerIdsResponse:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     membership = context.broker.membership
     controller = membership.require_controller()
     error = _check_broker_epoch(controller.context, request)

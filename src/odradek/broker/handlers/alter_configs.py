@@ -11,10 +11,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
-from odradek.broker.handlers.describe_configs import check_broker_name, check_logger_broker
+from odradek.broker.handlers.describe_configs import (
+    check_broker_name,
+    check_logger_broker,
+    config_denial_code,
+    is_config_denied,
+)
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.config.dynamic import alter_configs as alter
 from odradek.config.dynamic.alter_configs import AlterOperation, check_operations
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import AlterOp, ResourceType
 from odradek.telemetry import events
@@ -158,6 +164,8 @@ async def _outcome(
     validate_only: bool,
     context: RequestContext,
 ) -> tuple[ErrorCode, str | None]:
+    if is_config_denied(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context):
+        return config_denial_code(resource.resource_type), None
     try:
         async with context.broker.admin_manager.config_lock:
             await change(resource, validate_only, context)

@@ -11,6 +11,7 @@ from typing import Final
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.events import AlterPartitionRequested, IsrChange
 from odradek.controller.replies import AlterPartitionReply
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.store.partition_states import VersionedLeaderAndIsr
@@ -29,6 +30,7 @@ BROKER_EPOCHS_SINCE: Final = 3
 
 
 async def alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     controller = context.broker.membership.require_controller()
     names = {topic.topic_id: name for name, topic in controller.context.topics.items() if topic.topic_id}
     changes: dict[TopicPartition, IsrChange] = {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.events import ReassignmentsRequested
 from odradek.controller.replies import ApiError
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.alter_partition_reassignments import (
@@ -20,6 +21,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    context.require_on_cluster(AclOperation.ALTER)
     targets = {
         TopicPartition(topic.name, part.partition_index): None
         if part.replicas is None

@@ -7,6 +7,7 @@ partition with several targets the last one applies, as in Kafka. v1 is as v0, v
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
@@ -23,6 +24,7 @@ log = events.logger("alter_replica_log_dirs")
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
+    context.require_on_cluster(AclOperation.ALTER)
     codes = {
         topic_partition: await _move(topic_partition, path, context)
         for topic_partition, path in _targets(request).items()

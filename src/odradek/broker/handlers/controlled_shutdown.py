@@ -8,6 +8,7 @@ from __future__ import annotations
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.events import ControlledShutdownRequested
 from odradek.controller.replies import ControlledShutdownReply
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -19,6 +20,7 @@ from odradek.wire.messages.controlled_shutdown import (
 async def controlled_shutdown(
     request: ControlledShutdownRequest, context: RequestContext
 ) -> ControlledShutdownResponse:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     reply: ControlledShutdownReply = await context.broker.membership.require_controller().submit(
         ControlledShutdownRequested(request.broker_id, request.broker_epoch)
     )

@@ -6,6 +6,8 @@ from collections import Counter
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.topics.topic_planning import PartitionIncrease
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -22,7 +24,9 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     context.broker.membership.require_controller()
     names = Counter(topic.name for topic in request.topics)
-    increases = [_partition_increase(topic) for topic in request.topics if names[topic.name] == 1]
+    distinct = [topic for topic in request.topics if names[topic.name] == 1]
+    denied = context.denied(AclOperation.ALTER, AclResourceType.TOPIC, (topic.name for topic in distinct))
+    increases = [_partition_increase(topic) for topic in distinct if topic.name not in denied]
     outcomes = await context.broker.admin_manager.create_partitions(
         increases,
         request.timeout_ms,
@@ -36,6 +40,11 @@ async def create_partitions(
         CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "each topic must appear at most once")
         for name, count in names.items()
         if count > 1
+    ]
+    results += [
+        CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for topic in distinct
+        if topic.name in denied
     ]
     return CreatePartitionsResponse(results=results)
 

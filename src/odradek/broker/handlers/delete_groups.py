@@ -10,6 +10,8 @@ from functools import partial
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import DeleteGroup
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -37,6 +39,7 @@ def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Resu
 
     for result in results:
         try:
+            context.require(AclOperation.DELETE, AclResourceType.GROUP, result.group_id)
             context.broker.group_coordinator.submit(
                 result.group_id, DeleteGroup(result.group_id), partial(on_result, result)
             )

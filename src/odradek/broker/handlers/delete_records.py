@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS
 from odradek.replication.delayed.delayed_delete_records import (
@@ -28,11 +30,18 @@ Result = DeleteRecordsResponse | PendingResponse[DeleteRecordsResponse]
 
 
 def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Result:
+    denied = context.denied(AclOperation.DELETE, AclResourceType.TOPIC, (t.name for t in request.topics))
     waiting: list[DeleteRecordsPartitionStatus] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                topic.name, [_delete(topic.name, part, context, waiting) for part in topic.partitions]
+                topic.name,
+                [
+                    _denied_entry(part)
+                    if topic.name in denied
+                    else _delete(topic.name, part, context, waiting)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -46,6 +55,10 @@ def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Re
         request.timeout_ms,
     )
     return pending
+
+
+def _denied_entry(part: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _delete(

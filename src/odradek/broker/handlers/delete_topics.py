@@ -6,6 +6,8 @@ The response waits until the topic is deleted, or for the timeout; ``delete.topi
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.wire.messages.delete_topics import (
@@ -29,15 +31,30 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     names = []
     for state in requested:
         try:
-            names.append(_topic_name(state, context))
+            name = _topic_name(state, context)
         except BrokerError as error:
             results.append(DeletableTopicResult(state.name, state.topic_id, error.code, error.message))
+            continue
+        if context.is_allowed(AclOperation.DELETE, AclResourceType.TOPIC, name):
+            names.append(name)
+        else:
+            results.append(_denied_result(state, name, context))
     quota = context.mutation_quota(STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
         list(dict.fromkeys(names)), request.timeout_ms, quota
     ):
         results.append(DeletableTopicResult(outcome.name, outcome.topic_id, outcome.code, outcome.message))
     return DeleteTopicsResponse(responses=results)
+
+
+def _denied_result(state: DeleteTopicState, name: str, context: RequestContext) -> DeletableTopicResult:
+    """Return the result of a topic that the sender may not delete; who may not describe it gets no name."""
+    is_named = state.name is not None or context.is_allowed(
+        AclOperation.DESCRIBE, AclResourceType.TOPIC, name
+    )
+    return DeletableTopicResult(
+        name if is_named else None, state.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
 
 
 def _topic_name(state: DeleteTopicState, context: RequestContext) -> str:

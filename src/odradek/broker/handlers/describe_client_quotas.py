@@ -21,6 +21,7 @@ from odradek.broker.quotas.entity_paths import (
 from odradek.broker.quotas.quota_configs import CLIENT_QUOTAS, IP_QUOTAS, ValueType, parse_quotas
 from odradek.broker.quotas.quota_filters import NameFilter, QuotaFilter, parse_filter
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.store.configs import (
     read_configs,
@@ -41,6 +42,7 @@ from odradek.wire.messages.describe_client_quotas import (
 async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE_CONFIGS)
     quota_filter = parse_filter(request.components, request.strict)
     store = context.broker.membership.store
     entries: list[EntryData] = []

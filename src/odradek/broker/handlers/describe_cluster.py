@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
-from odradek.model.acl_operations import CLUSTER_OPERATIONS
+from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -34,8 +35,15 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response
+
+
+def cluster_operations(context: RequestContext) -> int:
+    """Return the bit field of what the sender may do with the cluster; 0 if it may not describe it."""
+    if not context.is_allowed_on_cluster(AclOperation.DESCRIBE):
+        return 0
+    return context.authorized_operations(AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def error_response(

@@ -6,12 +6,14 @@ for the cluster-wide default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.topic_names import check_topic_name
 from odradek.config.dynamic import describe_configs as describe
 from odradek.config.dynamic.describe_configs import DescribedSetting
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import ResourceType
 from odradek.telemetry import events
@@ -30,15 +32,42 @@ SOURCES_SINCE = 1
 async def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
+    resources = [(resource, _is_denied(resource, context)) for resource in request.resources]
+    allowed = [resource for resource, is_denied in resources if not is_denied]
     # From the store, as in Kafka: another broker may have created a topic, or changed it just now.
-    overrides = await context.broker.admin_manager.read_topic_overrides(_known_topics(request, context))
+    overrides = await context.broker.admin_manager.read_topic_overrides(_known_topics(allowed, context))
     return DescribeConfigsResponse(
-        results=[_describe(request, resource, context, overrides) for resource in request.resources]
+        results=[
+            _denied_result(resource) if is_denied else _describe(request, resource, context, overrides)
+            for resource, is_denied in resources
+        ]
     )
 
 
-def _known_topics(request: DescribeConfigsRequest, context: RequestContext) -> list[str]:
-    names = [each.resource_name for each in request.resources if each.resource_type == ResourceType.TOPIC]
+def _is_denied(resource: DescribeConfigsResource, context: RequestContext) -> bool:
+    operation = AclOperation.DESCRIBE_CONFIGS
+    return is_config_denied(operation, resource.resource_type, resource.resource_name, context)
+
+
+def _denied_result(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    return DescribeConfigsResult(config_denial_code(kind), None, kind, name)
+
+
+def is_config_denied(operation: AclOperation, resource_type: int, name: str, context: RequestContext) -> bool:
+    """Return whether the sender may not do this to the configs: those of brokers belong to the cluster."""
+    if resource_type == ResourceType.TOPIC:
+        return not context.is_allowed(operation, AclResourceType.TOPIC, name)
+    return not context.is_allowed_on_cluster(operation)
+
+
+def config_denial_code(resource_type: int) -> ErrorCode:
+    is_topic = resource_type == ResourceType.TOPIC
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _known_topics(resources: Sequence[DescribeConfigsResource], context: RequestContext) -> list[str]:
+    names = [each.resource_name for each in resources if each.resource_type == ResourceType.TOPIC]
     known = context.broker.metadata_cache.topic
     return [name for name in dict.fromkeys(names) if known(name) is not None]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.groups.commands import MemberDescription
-from odradek.model.acl_operations import GROUP_OPERATIONS
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
@@ -22,12 +23,15 @@ def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> 
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = context.authorized_operations(
+                    AclResourceType.GROUP, group.group_id
+                )
     return DescribeGroupsResponse(groups=described)
 
 
 def _describe(group: str, context: RequestContext) -> DescribedGroup:
     try:
+        context.require(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
         description = context.broker.group_coordinator.shard_of(group).describe(group)
     except BrokerError as error:
         return DescribedGroup(error.code, group)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.log.directory.log_directory import LogDirectory
 from odradek.log.log import Log
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.files import Space
@@ -34,6 +35,7 @@ log = events.logger("describe_log_dirs")
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE)
     requested = _requested_partitions(request)
     return DescribeLogDirsResponse(
         results=[

@@ -11,6 +11,8 @@ from typing import Final
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.topic_names import check_topic_name
 from odradek.log.producers.producer_states import ProducerStateEntry
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -38,6 +40,7 @@ async def _describe(topic: str, index: int, context: RequestContext) -> Partitio
     replica_manager = context.broker.replica_manager
     try:
         check_topic_name(topic)
+        context.require(AclOperation.READ, AclResourceType.TOPIC, topic)
         partition = replica_manager.get_partition(topic, index)
         if partition is None:
             raise replica_manager.partition_error(topic, index)

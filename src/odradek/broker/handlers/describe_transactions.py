@@ -8,6 +8,8 @@ from __future__ import annotations
 from odradek.broker.handlers.transaction_requests import require_transactional_id
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.transactions.commands import TransactionDescription
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -26,6 +28,7 @@ def describe_transactions(
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
+        context.require(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
         require_transactional_id(transactional_id)
         description = context.broker.transaction_coordinator.shard_of(transactional_id).describe(
             transactional_id
@@ -42,13 +45,18 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         description.start_ms,
         description.producer_id,
         description.producer_epoch,
-        _topics(description),
+        _topics(description, context),
     )
 
 
-def _topics(description: TransactionDescription) -> list[TopicData]:
+def _topics(description: TransactionDescription, context: RequestContext) -> list[TopicData]:
+    """Return the partitions of the transaction, without topics that the sender may not describe."""
+    names = (partition.topic for partition in description.partitions)
+    denied = context.denied(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
     by_topic: dict[str, TopicData] = {}
     for topic, number in description.partitions:
+        if topic in denied:
+            continue
         by_topic.setdefault(topic, TopicData(topic, [])).partitions.append(number)
     return list(by_topic.values())
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from odradek.broker.quotas.entity_paths import USERS, entity_name, node_name
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.scram_credentials import ScramMechanism, iterations_of
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.store.configs import read_configs, read_configs_of
 from odradek.wire.messages.describe_user_scram_credentials import (
@@ -21,6 +22,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE)
     store = context.broker.membership.store
     if not request.users:
         configs = {entity_name(node): config for node, config in (await read_configs(store, USERS)).items()}

@@ -13,6 +13,7 @@ from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.controller import Controller
 from odradek.controller.events import ElectLeadersRequested
 from odradek.controller.replies import ApiError
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.elect_leaders import (
@@ -27,6 +28,7 @@ UNCLEAN: Final = 1
 
 
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    context.require_on_cluster(AclOperation.ALTER)
     election_type = request.election_type
     if election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"election type must be 0 or 1, got {election_type}")

@@ -12,6 +12,8 @@ from odradek.broker.handlers.transaction_requests import producer_fenced_for_ver
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import EndTransaction
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -19,6 +21,7 @@ PRODUCER_FENCED_SINCE: Final = 2
 
 
 def end_txn(request: EndTxnRequest, context: RequestContext) -> PendingResponse[EndTxnResponse]:
+    context.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
     command = EndTransaction(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed
     )

@@ -32,6 +32,8 @@ from odradek.broker.requests.request_meter import RequestMeter
 from odradek.config import broker as settings
 from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.page_in import PAGE_IN_ATTEMPTS_MAX
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from odradek.model.protocol_enums import IsolationLevel
@@ -309,6 +311,8 @@ class FetchAttempt:
         return result
 
     def _read_partition(self, requested: FetchPartition, partition: Partition | None) -> FetchPartitionData:
+        if self._context.authorizer is not None and not self._may_fetch(requested.topic):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if partition is None or requested.topic is None:
             raise self._context.broker.replica_manager.partition_error(requested.topic, requested.partition)
         version = self._context.version
@@ -333,6 +337,12 @@ class FetchAttempt:
             self._may_block,
             self._only_leader,
         )
+
+    def _may_fetch(self, topic: str | None) -> bool:
+        """Return whether the sender may fetch: a follower, or else a consumer unless the topic is unknown."""
+        if self._replica_id >= 0:
+            return self._context.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION)
+        return topic is None or self._context.is_allowed(AclOperation.READ, AclResourceType.TOPIC, topic)
 
     def _must_wait(self, quota: ReplicationQuotaManager, partition: Partition) -> bool:
         """Return whether a follower gets no records for now; never one in the ISR, which it would leave."""

@@ -12,6 +12,8 @@ from typing import Final
 from odradek.broker.coordinators.group_coordinator import GroupCoordinator
 from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.find_coordinator import (
     Coordinator,
@@ -36,11 +38,21 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
 
 def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinator:
     try:
+        _authorize(key_type, key, context)
         coordinator = _coordinator_service(key_type, context)
         broker, endpoint = coordinator.coordinator_of(key, context.session.listener_name)
     except BrokerError as error:
         return _error_coordinator(key, error.code, error.message)
     return Coordinator(key, broker.id, endpoint.host, endpoint.port)
+
+
+def _authorize(key_type: int, key: str, context: RequestContext) -> None:
+    if key_type == GROUP:
+        context.require(AclOperation.DESCRIBE, AclResourceType.GROUP, key)
+    elif key_type == TRANSACTION:
+        context.require(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
+    elif key_type == SHARE and context.version >= SHARE_SINCE:
+        context.require_on_cluster(AclOperation.CLUSTER_ACTION)
 
 
 def _coordinator_service(key_type: int, context: RequestContext) -> GroupCoordinator | TransactionCoordinator:

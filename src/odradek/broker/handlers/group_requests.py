@@ -40,3 +40,8 @@ def submit_to_group(
 
 def partition_exists(context: RequestContext, partition: TopicPartition) -> bool:
     return context.broker.metadata_cache.partition(*partition) is not None
+
+
+def absence_error(topic: str, denied: frozenset[str]) -> ErrorCode:
+    """Return the error of a partition that was not given to the coordinator: denied, or unknown."""
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic in denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

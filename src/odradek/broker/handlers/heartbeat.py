@@ -9,6 +9,8 @@ from odradek.broker.handlers.group_requests import require_group_id, submit_to_g
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import Heartbeat
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -16,6 +18,7 @@ Result = HeartbeatResponse | PendingResponse[HeartbeatResponse]
 
 
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> Result:
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     require_group_id(request.group_id)
     command = Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     try:

@@ -14,11 +14,15 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from odradek.broker.handlers.transaction_requests import producer_fenced_for_version, submit_to_coordinator
+from odradek.broker.requests.authorization import denial, log_denial
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import NEEDS_PRODUCER_ID, InitProducerId
+from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from odradek.security.acls.authorizer import AclAuthorizer
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_FENCED_SINCE: Final = 4
@@ -28,6 +32,8 @@ Result = InitProducerIdResponse | PendingResponse[Any] | DeferredResult
 
 
 def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Result:
+    if context.authorizer is not None:
+        _authorize(request, context, context.authorizer)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, "producer id and producer epoch must both be set, or both be -1"
@@ -46,6 +52,19 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext) ->
     if producer_id is None:
         return _from_next_block(context)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _authorize(request: InitProducerIdRequest, context: RequestContext, authorizer: AclAuthorizer) -> None:
+    """Require the transactional id, or for an idempotent producer that it may write anything at all."""
+    if request.transactional_id is not None:
+        context.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    elif not context.is_allowed_on_cluster(AclOperation.IDEMPOTENT_WRITE, log_if_denied=False):
+        session = context.session
+        if not authorizer.is_allowed_on_any(
+            session.principal, session.peer_host, AclOperation.WRITE, AclResourceType.TOPIC
+        ):
+            log_denial(context, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME)
+            raise denial(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER)
 
 
 async def _from_next_block(context: RequestContext) -> InitProducerIdResponse:

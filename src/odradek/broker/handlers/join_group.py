@@ -13,6 +13,8 @@ from odradek.broker.handlers.group_requests import require_group_id, submit_to_g
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import JoinGroup, JoinGroupResult
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -26,6 +28,7 @@ Result = JoinGroupResponse | PendingResponse[JoinGroupResponse]
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> Result:
     try:
+        context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
         require_group_id(request.group_id)
         return submit_to_group(
             context,

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping
 
 from odradek.broker.requests.broker_epoch import is_broker_epoch_stale
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.replication.control_requests import requested_roles
@@ -24,6 +25,7 @@ Result = LeaderAndIsrResponse | Coroutine[None, None, LeaderAndIsrResponse]
 
 
 def leader_and_isr(request: LeaderAndIsrRequest, context: RequestContext) -> Result:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     if is_broker_epoch_stale(request.broker_epoch, context.broker.broker_epoch()):
         return error_response(request, ErrorCode.STALE_BROKER_EPOCH, None)
     return _apply(request, context)

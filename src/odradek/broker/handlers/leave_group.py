@@ -12,6 +12,8 @@ from odradek.broker.handlers.group_requests import require_group_id, submit_to_g
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import LeaveGroup, LeaveGroupResult, LeavingMember
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -19,6 +21,7 @@ MULTIPLE_MEMBERS_SINCE: Final = 3
 
 
 def leave_group(request: LeaveGroupRequest, context: RequestContext) -> PendingResponse[LeaveGroupResponse]:
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     require_group_id(request.group_id)
     if context.version < MULTIPLE_MEMBERS_SINCE:
         command = LeaveGroup(request.group_id, (LeavingMember(request.member_id, None),))

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Coroutine
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.reads.offset_lookup import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -55,13 +57,16 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> Result
     counts = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
+    denied = context.denied(AclOperation.DESCRIBE, AclResourceType.TOPIC, (t.name for t in request.topics))
     searches: list[tuple[ListOffsetsTopicResponse, int, ListOffsetsPartition]] = []
     response = ListOffsetsResponse(topics=[])
     for topic in request.topics:
         entries = ListOffsetsTopicResponse(topic.name, [])
         response.topics.append(entries)
         for part in topic.partitions:
-            if counts[topic.name, part.partition_index] > 1:
+            if topic.name in denied:
+                entries.partitions.append(_error_entry(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif counts[topic.name, part.partition_index] > 1:
                 entries.partitions.append(_error_entry(part, ErrorCode.INVALID_REQUEST))
             elif not _is_supported(part.timestamp, context.version):
                 entries.partitions.append(_error_entry(part, ErrorCode.UNSUPPORTED_VERSION))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.controller.events import ReassignmentsListed
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.layout.znodes import ReplicaAssignment
@@ -20,6 +21,7 @@ from odradek.wire.messages.list_partition_reassignments import (
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
+    context.require_on_cluster(AclOperation.DESCRIBE)
     partitions = None
     if request.topics is not None:
         partitions = frozenset(

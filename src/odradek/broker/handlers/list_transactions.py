@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.transactions.transaction_state import STATE_NAMES
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -30,6 +32,12 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
             context.broker.clock.wall_ms(),
         )
     ]
+    denied = context.denied(
+        AclOperation.DESCRIBE,
+        AclResourceType.TRANSACTIONAL_ID,
+        (listing.transactional_id for listing in listings),
+        log_if_denied=False,
+    )
     return ListTransactionsResponse(
         unknown_state_filters=[
             name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES
@@ -37,6 +45,7 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
         transaction_states=[
             TransactionState(listing.transactional_id, listing.producer_id, listing.state)
             for listing in listings
+            if listing.transactional_id not in denied
         ],
     )
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
-from odradek.broker.handlers.group_requests import submit_to_group
+from odradek.broker.handlers.group_requests import absence_error, submit_to_group
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.consumer_offsets import write_consumer_offset
@@ -42,11 +44,13 @@ _tuple: Final = tuple.__new__  # half the time of a named tuple's own constructo
 
 
 def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Result:
-    offsets = _offsets(request, context)
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
+    offsets = _offsets(request, denied, context)
     if not offsets:
-        return _response(request, {})
+        return _response(request, {}, denied)
     if context.version == 0:
-        return _commit_to_store(request, offsets, context)
+        return _commit_to_store(request, offsets, denied, context)
     command = CommitOffsets(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -56,20 +60,20 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Resu
     )
     try:
         return submit_to_group(
-            context, request.group_id, command, lambda result: _response(request, result.errors)
+            context, request.group_id, command, lambda result: _response(request, result.errors, denied)
         )
     except BrokerError as error:
-        return _response(request, dict.fromkeys(offsets, error.code))
+        return _response(request, dict.fromkeys(offsets, error.code), denied)
 
 
-def _offsets(request: OffsetCommitRequest, context: RequestContext) -> Offsets:
-    """Return the offsets of partitions that exist."""
+def _offsets(request: OffsetCommitRequest, denied: frozenset[str], context: RequestContext) -> Offsets:
+    """Return the offsets of partitions that exist and are allowed."""
     now_ms = context.broker.clock.wall_ms()
     expire_ms = _expire_ms(request.retention_time_ms, now_ms)
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in request.topics:
         name = topic.name
-        known = context.broker.metadata_cache.topic(name)
+        known = None if name in denied else context.broker.metadata_cache.topic(name)
         if known is None:
             continue
         for part in topic.partitions:
@@ -95,7 +99,7 @@ def _offset(part: OffsetCommitRequestPartition, now_ms: int, expire_ms: int | No
 
 
 async def _commit_to_store(
-    request: OffsetCommitRequest, offsets: Offsets, context: RequestContext
+    request: OffsetCommitRequest, offsets: Offsets, denied: frozenset[str], context: RequestContext
 ) -> OffsetCommitResponse:
     """Write version 0 offsets to the store, which has no field for the metadata; it is only validated."""
     if "/" in request.group_id:
@@ -113,14 +117,14 @@ async def _commit_to_store(
         except BadPath as error:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
         codes[partition] = ErrorCode.NONE
-    return _response(request, codes)
+    return _response(request, codes, denied)
 
 
-def _response(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
-    """Build the response; partitions without a code do not exist."""
+def _response(request: OffsetCommitRequest, codes: Codes, denied: frozenset[str]) -> OffsetCommitResponse:
+    """Build the response; partitions without a code are denied, or do not exist."""
     topics = []
     for topic in request.topics:
-        name, missing = topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name, missing = topic.name, absence_error(topic.name, denied)
         partitions = []
         for part in topic.partitions:
             index = part.partition_index

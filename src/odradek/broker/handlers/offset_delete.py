@@ -5,10 +5,17 @@ Unknown partitions get their own error; with an error of the group the response 
 
 from __future__ import annotations
 
-from odradek.broker.handlers.group_requests import partition_exists, require_group_id, submit_to_group
+from odradek.broker.handlers.group_requests import (
+    absence_error,
+    partition_exists,
+    require_group_id,
+    submit_to_group,
+)
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import DeleteOffsets, DeleteOffsetsResult
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.offset_delete import (
@@ -22,6 +29,8 @@ from odradek.wire.messages.offset_delete import (
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> PendingResponse[OffsetDeleteResponse]:
+    context.require(AclOperation.DELETE, AclResourceType.GROUP, request.group_id)
+    denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
     require_group_id(request.group_id)
     requested = dict.fromkeys(
         TopicPartition(topic.name, part.partition_index)
@@ -29,23 +38,31 @@ def offset_delete(
         for part in topic.partitions
     )
     command = DeleteOffsets(
-        request.group_id, tuple(partition for partition in requested if partition_exists(context, partition))
+        request.group_id,
+        tuple(
+            partition
+            for partition in requested
+            if partition.topic not in denied and partition_exists(context, partition)
+        ),
     )
-    return submit_to_group(context, request.group_id, command, lambda deleted: _response(request, deleted))
+    return submit_to_group(
+        context, request.group_id, command, lambda deleted: _response(request, deleted, denied)
+    )
 
 
-def _response(request: OffsetDeleteRequest, deleted: DeleteOffsetsResult) -> OffsetDeleteResponse:
+def _response(
+    request: OffsetDeleteRequest, deleted: DeleteOffsetsResult, denied: frozenset[str]
+) -> OffsetDeleteResponse:
     if deleted.error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=deleted.error)
     codes = deleted.errors
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
                 topic.name,
                 [
                     OffsetDeleteResponsePartition(
-                        index, codes.get(TopicPartition(topic.name, index), missing)
+                        index, codes.get(TopicPartition(topic.name, index), absence_error(topic.name, denied))
                     )
                     for index in (part.partition_index for part in topic.partitions)
                 ],

@@ -15,8 +15,11 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from odradek.broker.handlers.group_requests import partition_exists
+from odradek.broker.requests.authorization import NO_NAMES
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.groups.commands import FetchedOffset
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.consumer_offsets import read_consumer_offsets
@@ -32,6 +35,8 @@ from odradek.wire.messages.offset_fetch import (
 )
 
 MULTIPLE_GROUPS_SINCE: Final = 8
+
+DENIED: Final = FetchedOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 Topics = list[tuple[str, list[tuple[int, FetchedOffset]]]]
 """Partitions with their offsets, by topic."""
@@ -54,6 +59,7 @@ class GroupOffsets(NamedTuple):
 
 def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Result:
     if context.version == 0:
+        context.require(AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_id)
         return _fetch_from_store(request, context)
     if context.version >= MULTIPLE_GROUPS_SINCE:
         groups = [
@@ -73,31 +79,54 @@ def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Result
 def _fetch(
     group: str, requested: Sequence[RequestedTopic] | None, require_stable: bool, context: RequestContext
 ) -> GroupOffsets:
-    partitions = None if requested is None else _partitions(requested)
     try:
+        context.require(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
+        partitions = None
+        if requested is not None:
+            denied = _denied_topics((topic.name for topic in requested), context)
+            partitions = _partitions(requested, denied)
         shard = context.broker.group_coordinator.shard_of(group)
         code, offsets = shard.fetch_offsets(group, partitions, require_stable)
     except BrokerError as error:
         return GroupOffsets(error.code, [])
     if code is not ErrorCode.NONE:
         return GroupOffsets(code, [])
-    return GroupOffsets(
-        code, _sorted_by_topic(offsets) if requested is None else _in_request_order(requested, offsets)
-    )
+    if requested is not None:
+        return GroupOffsets(code, _in_request_order(requested, offsets))
+    denied = _denied_topics((partition.topic for partition in offsets), context)
+    if denied:
+        offsets = {
+            partition: offset for partition, offset in offsets.items() if partition.topic not in denied
+        }
+    return GroupOffsets(code, _sorted_by_topic(offsets))
 
 
-def _partitions(requested: Iterable[RequestedTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in requested for index in topic.partition_indexes]
+def _denied_topics(names: Iterable[str], context: RequestContext) -> frozenset[str]:
+    return context.denied(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+
+
+def _partitions(
+    requested: Iterable[RequestedTopic], denied: frozenset[str] = NO_NAMES
+) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index)
+        for topic in requested
+        if topic.name not in denied
+        for index in topic.partition_indexes
+    ]
 
 
 def _in_request_order(
     requested: Iterable[RequestedTopic], offsets: dict[TopicPartition, FetchedOffset]
 ) -> Topics:
-    """Return the offset of each requested partition, in the order of the request."""
+    """Return the offset of each requested partition, in the order of the request; others are denied."""
     return [
         (
             topic.name,
-            [(index, offsets[TopicPartition(topic.name, index)]) for index in topic.partition_indexes],
+            [
+                (index, offsets.get(TopicPartition(topic.name, index), DENIED))
+                for index in topic.partition_indexes
+            ],
         )
         for topic in requested
     ]
@@ -114,12 +143,13 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     topics = request.topics or []
     if "/" in request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, "group id must be a valid znode name, got a '/' in it")
-    existing = [partition for partition in _partitions(topics) if partition_exists(context, partition)]
+    allowed = _partitions(topics, _denied_topics((topic.name for topic in topics), context))
+    existing = [partition for partition in allowed if partition_exists(context, partition)]
     try:
         stored = await read_consumer_offsets(context.broker.membership.store, request.group_id, existing)
     except BadPath as error:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
-    offsets = dict.fromkeys(_partitions(topics), FetchedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    offsets = dict.fromkeys(allowed, FetchedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     offsets.update({partition: FetchedOffset(ErrorCode.NONE, offset) for partition, offset in stored.items()})
     return _single_group_response(GroupOffsets(ErrorCode.NONE, _in_request_order(topics, offsets)))
 

@@ -6,7 +6,10 @@ response, v2 fencing by the current leader epoch, v3 the replica id (-1 consumer
 
 from __future__ import annotations
 
+from odradek.broker.requests.authorization import NO_NAMES
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.reads.offset_lookup import last_offset_for_leader_epoch
 from odradek.wire.messages.offset_for_leader_epoch import (
@@ -21,10 +24,20 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
+    denied = NO_NAMES
+    if not context.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION, log_if_denied=False):
+        names = (topic.topic for topic in request.topics)
+        denied = context.denied(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_end_offset(topic.topic, part, context) for part in topic.partitions]
+                topic.topic,
+                [
+                    EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, part.partition)
+                    if topic.topic in denied
+                    else _end_offset(topic.topic, part, context)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -29,8 +29,11 @@ from odradek.broker.handlers.produce_errors import (
     verification_error,
 )
 from odradek.broker.handlers.queued_appends import QueuedAppends, Response
+from odradek.broker.requests.authorization import NO_NAMES, denial
 from odradek.broker.requests.dispatcher import NoResponse, RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_NONE
@@ -65,18 +68,32 @@ def produce(request: ProduceRequest, context: RequestContext) -> Result | Pendin
         return error_response(
             request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, got {request.acks}"
         )
+    denied = NO_NAMES if context.authorizer is None else _authorize(request, context)
     if request.transactional_id is None:
-        return _append_all(request, context, None)
-    return _verify_and_append(request, request.transactional_id, context)
+        return _append_all(request, context, denied, None)
+    return _verify_and_append(request, request.transactional_id, denied, context)
+
+
+def _authorize(request: ProduceRequest, context: RequestContext) -> frozenset[str]:
+    """Return the topics that the sender may not write to; require the transactional id, if it matters."""
+    transactional_id = request.transactional_id
+    if any(is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
+        if transactional_id is None:
+            raise denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)
+        context.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    names = [topic.name for topic in request.topic_data]
+    return context.denied(AclOperation.WRITE, AclResourceType.TOPIC, names)
 
 
 def _verify_and_append(
-    request: ProduceRequest, transactional_id: str, context: RequestContext
+    request: ProduceRequest, transactional_id: str, denied: frozenset[str], context: RequestContext
 ) -> Result | PendingResponse[Result]:
     """Verify the first writes of a transaction with its coordinator, then append."""
     producers: set[BatchProducer] = set()
     partitions: list[Partition] = []
     for topic in request.topic_data:
+        if denied and topic.name in denied:
+            continue
         for data in topic.partition_data:
             producer = transactional_producer(data.records)
             if producer is None:
@@ -91,13 +108,15 @@ def _verify_and_append(
             "transactional records must be of one producer, got several",
         )
     if not partitions:
-        return _append_all(request, context, {})
+        return _append_all(request, context, denied, {})
     pending: PendingResponse[Result] = PendingResponse()
     context.broker.transaction_verification.verify(
         transactional_id,
         producers.pop(),
         partitions,
-        lambda verification_errors: pending.complete(_append_all(request, context, verification_errors)),
+        lambda verification_errors: pending.complete(
+            _append_all(request, context, denied, verification_errors)
+        ),
         source=context.session,
         supports_abortable=context.version >= ABORTABLE_SINCE,
     )
@@ -105,9 +124,15 @@ def _verify_and_append(
 
 
 def _append_all(
-    request: ProduceRequest, context: RequestContext, verification_errors: PartitionErrors | None
+    request: ProduceRequest,
+    context: RequestContext,
+    denied: frozenset[str],
+    verification_errors: PartitionErrors | None,
 ) -> Result:
-    """Append to all partitions except rejected ones; no transaction if ``verification_errors`` is None."""
+    """Append to all partitions except rejected ones, and those of topics in ``denied``.
+
+    There is no transaction if ``verification_errors`` is None.
+    """
     waiting: list[ProducePartitionStatus] = []
     unflushed: list[ProducePartitionStatus] = []
     queued: list[QueuedAppends] = []
@@ -117,6 +142,11 @@ def _append_all(
     acks = request.acks
     for topic in request.topic_data:
         name = topic.name
+        if denied and name in denied:
+            error = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            entries = [error_entry(data.index, error) for data in topic.partition_data]
+            topics.append(TopicProduceResponse(name, entries))
+            continue
         entries = [
             _append(
                 name, data, acks, now_ms, context, response, waiting, unflushed, queued, verification_errors

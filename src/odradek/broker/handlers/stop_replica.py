@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 
 from odradek.broker.requests.broker_epoch import is_broker_epoch_stale
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -21,6 +22,7 @@ Result = StopReplicaResponse | Coroutine[None, None, StopReplicaResponse]
 
 
 def stop_replica(request: StopReplicaRequest, context: RequestContext) -> Result:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     if is_broker_epoch_stale(request.broker_epoch, context.broker.broker_epoch()):
         return error_response(request, ErrorCode.STALE_BROKER_EPOCH, None)
     return _apply(request, context)

@@ -11,6 +11,8 @@ from odradek.broker.handlers.group_requests import require_group_id, submit_to_g
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -23,6 +25,7 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> Result:
     names = (request.protocol_type, request.protocol_name)
     if context.version >= PROTOCOL_SINCE and None in names:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     require_group_id(request.group_id)
     command = SyncGroup(
         request.group_id,

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.handlers.group_requests import partition_exists, require_group_id
+from odradek.broker.handlers.group_requests import absence_error, partition_exists, require_group_id
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.append_errors import verification_error
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
+from odradek.model.acl_enums import AclResourceType
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.records.batch_producer import BatchProducer
@@ -36,14 +38,18 @@ Result = TxnOffsetCommitResponse | PendingResponse[TxnOffsetCommitResponse]
 
 
 def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Result:
+    context.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    context.require(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    denied = context.denied(AclOperation.READ, AclResourceType.TOPIC, (t.name for t in request.topics))
     partitions = {
         partition: part
         for topic in request.topics
+        if topic.name not in denied
         for part in topic.partitions
         if partition_exists(context, partition := TopicPartition(topic.name, part.partition_index))
     }
     if not partitions:
-        return _response(request, context, {})
+        return _response(request, context, {}, denied)
     try:
         require_group_id(request.group_id)
         context.broker.group_coordinator.shard_of(request.group_id)
@@ -51,16 +57,16 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) 
             OFFSETS_TOPIC, context.broker.group_coordinator.partition_of(request.group_id)
         )
     except BrokerError as error:
-        return _response(request, context, dict.fromkeys(partitions, error.code))
+        return _response(request, context, dict.fromkeys(partitions, error.code), denied)
     pending: PendingResponse[TxnOffsetCommitResponse] = PendingResponse()
 
     def on_verified(errors: Codes) -> None:
         code = errors.get(offsets_partition.topic_partition)
         if code is not None:
             code = verification_error(code)
-            pending.complete(_response(request, context, dict.fromkeys(partitions, code)))
+            pending.complete(_response(request, context, dict.fromkeys(partitions, code), denied))
         else:
-            _commit(request, partitions, context, pending)
+            _commit(request, partitions, denied, context, pending)
 
     context.broker.transaction_verification.verify(
         request.transactional_id,
@@ -76,6 +82,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) 
 def _commit(
     request: TxnOffsetCommitRequest,
     partitions: Partitions,
+    denied: frozenset[str],
     context: RequestContext,
     pending: PendingResponse[TxnOffsetCommitResponse],
 ) -> None:
@@ -93,10 +100,10 @@ def _commit(
         context.broker.group_coordinator.submit(
             request.group_id,
             command,
-            lambda result: pending.complete(_response(request, context, result.errors)),
+            lambda result: pending.complete(_response(request, context, result.errors, denied)),
         )
     except BrokerError as error:
-        pending.complete(_response(request, context, dict.fromkeys(partitions, error.code)))
+        pending.complete(_response(request, context, dict.fromkeys(partitions, error.code), denied))
 
 
 def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetAndMetadata:
@@ -106,10 +113,9 @@ def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetAndMeta
 
 
 def _response(
-    request: TxnOffsetCommitRequest, context: RequestContext, codes: Codes
+    request: TxnOffsetCommitRequest, context: RequestContext, codes: Codes, denied: frozenset[str]
 ) -> TxnOffsetCommitResponse:
-    """Build the response; partitions without a code do not exist."""
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    """Build the response; partitions without a code are denied, or do not exist."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -118,7 +124,8 @@ def _response(
                     TxnOffsetCommitResponsePartition(
                         index,
                         _error_for_version(
-                            codes.get(TopicPartition(topic.name, index), missing), context.version
+                            codes.get(TopicPartition(topic.name, index), absence_error(topic.name, denied)),
+                            context.version,
                         ),
                     )
                     for index in (part.partition_index for part in topic.partitions)

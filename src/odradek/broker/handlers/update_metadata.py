@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 
 from odradek.broker.requests.broker_epoch import is_broker_epoch_stale
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -18,6 +19,7 @@ Result = UpdateMetadataResponse | Coroutine[None, None, UpdateMetadataResponse]
 
 
 def update_metadata(request: UpdateMetadataRequest, context: RequestContext) -> Result:
+    context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     if is_broker_epoch_stale(request.broker_epoch, context.broker.broker_epoch()):
         return UpdateMetadataResponse(ErrorCode.STALE_BROKER_EPOCH)
     return _apply(request, context)

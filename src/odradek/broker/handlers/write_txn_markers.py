@@ -12,6 +12,7 @@ from functools import partial
 from odradek.broker.coordinators.transaction_marker_writer import Codes, TxnMarkerEntry
 from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.write_txn_markers import (
@@ -27,6 +28,8 @@ Result = WriteTxnMarkersResponse | PendingResponse[WriteTxnMarkersResponse]
 
 
 def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Result:
+    if not context.is_allowed_on_cluster(AclOperation.ALTER, log_if_denied=False):
+        context.require_on_cluster(AclOperation.CLUSTER_ACTION)
     pending: PendingResponse[WriteTxnMarkersResponse] = PendingResponse()
     by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
     remaining = len(request.markers)

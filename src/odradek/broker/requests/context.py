@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from odradek.broker.acl_manager import AclManager
     from odradek.broker.client_configs import ClientConfigs
     from odradek.broker.coordinators.group_coordinator import GroupCoordinator
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.ports.workers import Workers
     from odradek.replication.fetch_sessions.fetch_session_cache import FetchSessionCache
     from odradek.replication.replica_manager import ReplicaManager
+    from odradek.security.acls.authorizer import AclAuthorizer
     from odradek.store.producer_id_manager import ProducerIdManager
     from odradek.telemetry.rate_limited_events import RateLimitedEvents
 
@@ -55,7 +57,15 @@ class BrokerContext:
     finalized_features: FinalizedFeatureListener
     workers: Workers
     socket_server: SocketServer
+    acl_manager: AclManager | None
+    """None without an authorizer: everything is allowed."""
     rejected_batches: RateLimitedEvents
     """Log of rejected batches, rate-limited."""
     client_configs: ClientConfigs
     """Quotas and SCRAM credentials."""
+    denials: RateLimitedEvents
+    """Log of denied operations, rate-limited."""
+
+    @property
+    def authorizer(self) -> AclAuthorizer | None:
+        return None if self.acl_manager is None else self.acl_manager.authorizer

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
+from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial, log_denial
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.broker.requests.request_meter import MeteredSteps, with_throttle_time
+from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
+from odradek.model.acl_operations import AclOperation, bit_field
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.net.api_versions import RequestBuilder, api_of_request
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from odradek.broker.network.session import Session
     from odradek.broker.requests.context import BrokerContext
     from odradek.broker.requests.request_meter import RequestMeter, RequestMeters
+    from odradek.security.acls.authorizer import AclAuthorizer
 
 API_VERSIONS_KEY = 18
 
@@ -39,9 +43,9 @@ log = events.logger("dispatch")
 
 
 class RequestContext:
-    """Context of one request."""
+    """Context of one request, and what its sender may do."""
 
-    __slots__ = ("broker", "client_id", "meter", "session", "version")
+    __slots__ = ("authorizer", "broker", "client_id", "meter", "session", "version")
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class RequestContext:
         version: int,
         client_id: str | None,
         session: Session | LocalSession,
+        authorizer: AclAuthorizer | None,
         meter: RequestMeter | None = None,
     ) -> None:
         self.broker = broker
@@ -57,12 +62,70 @@ class RequestContext:
         self.session = session
         self.meter = meter
         """Measures the request if quotas are set."""
+        self.authorizer = authorizer
+        """None if everything is allowed: without an authorizer, and for this broker itself."""
 
     def mutation_quota(self, strict_since: int) -> ControllerMutationQuota:
         """Return the quota of created and deleted partitions; the API rejects violations since a version."""
         if self.meter is None:
             return UNBOUNDED
         return self.meter.mutation_quota(is_strict=self.version >= strict_since)
+
+    def is_allowed(
+        self, operation: AclOperation, resource_type: AclResourceType, name: str, log_if_denied: bool = True
+    ) -> bool:
+        """Return whether the sender may do this. Denials are logged, unless they only filter a response."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return True
+        session = self.session
+        if authorizer.is_allowed(session.principal, session.peer_host, operation, resource_type, name):
+            return True
+        if log_if_denied:
+            log_denial(self, operation, resource_type, name)
+        return False
+
+    def is_allowed_on_cluster(self, operation: AclOperation, log_if_denied: bool = True) -> bool:
+        return self.authorizer is None or self.is_allowed(
+            operation, AclResourceType.CLUSTER, CLUSTER_NAME, log_if_denied
+        )
+
+    def require(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raise the authorization error of the resource type if the sender may not do this."""
+        if self.authorizer is not None and not self.is_allowed(operation, resource_type, name):
+            raise denial(operation, resource_type)
+
+    def require_on_cluster(self, operation: AclOperation) -> None:
+        if self.authorizer is not None:
+            self.require(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def denied(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        log_if_denied: bool = True,
+    ) -> frozenset[str]:
+        """Return the names of the resources to which the sender may not do this."""
+        if self.authorizer is None:
+            return NO_NAMES
+        return frozenset(
+            name
+            for name in dict.fromkeys(names)
+            if not self.is_allowed(operation, resource_type, name, log_if_denied)
+        )
+
+    def authorized_operations(self, resource_type: AclResourceType, name: str) -> int:
+        """Return the bit field of the operations that the sender may do to a resource."""
+        if self.authorizer is None:
+            return ALL_OPERATIONS[resource_type]
+        return bit_field(
+            [
+                operation
+                for operation in OPERATIONS[resource_type]
+                if self.is_allowed(operation, resource_type, name, False)
+            ]
+        )
 
 
 class LocalSession:
@@ -145,6 +208,7 @@ class Dispatcher:
         self._request_queue = request_queue
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
+        self._authorizer = context.authorizer
         self._routes: dict[tuple[int, int], Route] = {}
         self._meters: RequestMeters | None = None
         """Set while quotas are set: requests are measured."""
@@ -171,7 +235,9 @@ class Dispatcher:
             self._dispatch_metered(self._meters.start(request, session), request, session, route)
             return
         message, _ = route.decode(request.frame, request.body_position)
-        context = RequestContext(self._context, request.api_version, request.client_id, session)
+        context = RequestContext(
+            self._context, request.api_version, request.client_id, session, self._authorizer
+        )
         try:
             result = route.handle(message, context)
         except BrokerError as error:
@@ -182,7 +248,9 @@ class Dispatcher:
         self, meter: RequestMeter, request: Request, session: Session, route: Route
     ) -> None:
         message, _ = route.decode(request.frame, request.body_position)
-        context = RequestContext(self._context, request.api_version, request.client_id, session, meter)
+        context = RequestContext(
+            self._context, request.api_version, request.client_id, session, self._authorizer, meter
+        )
         try:
             result = route.handle(message, context)
         except BrokerError as error:
@@ -248,7 +316,7 @@ class Dispatcher:
             raise UnsupportedVersion(f"this broker does not support {api.name} version {version}")
         route = self._routes.get((api.api_key, version)) or self._make_route(handler, version)
         message = request.build(version) if is_builder else request
-        context = RequestContext(self._context, version, session.client_id, session)
+        context = RequestContext(self._context, version, session.client_id, session, None)
         try:
             result = route.handle(message, context)
             while (kind := type(result)) is PendingResponse or isinstance(result, Coroutine):

@@ -1,5 +1,5 @@
 """The admin client: topics, configs, groups, records, log directories, transactions, elections,
-reassignments, quotas, SCRAM credentials, the cluster.
+reassignments, ACLs, quotas, SCRAM credentials, the cluster.
 
 Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from odradek.client.admin.acls import AclsApi
 from odradek.client.admin.api_driver import AdminApiDriver
 from odradek.client.admin.cluster import ClusterApi
 from odradek.client.admin.configs import ConfigsApi
@@ -43,6 +44,7 @@ class Admin(
     TransactionsApi,
     ElectionsApi,
     ReassignmentsApi,
+    AclsApi,
     ClientQuotasApi,
     ScramCredentialsApi,
     ClusterApi,

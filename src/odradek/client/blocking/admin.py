@@ -76,6 +76,10 @@ class Admin:
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
 
+    create_acls = blocking(AsyncAdmin.create_acls)
+    describe_acls = blocking(AsyncAdmin.describe_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
+
     alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
     describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
     alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.config import metadata_versions, validators
-from odradek.config.broker.unavailable_reasons import NO_ACCESS_CONTROL, NO_CLASSES
+from odradek.config.broker.unavailable_reasons import NO_CLASSES
 from odradek.config.types import (
     CLUSTER_WIDE,
     HIGH,
@@ -186,8 +186,9 @@ AUTHORIZER_CLASS_NAME = string(
     "authorizer.class.name",
     "",
     LOW,
-    "Authorizer class; empty allows all operations. Only the names of Kafka's ACL authorizers are known.",
-    unavailable=NO_ACCESS_CONTROL,
+    "Authorizer class; empty allows all operations. Kafka's AclAuthorizer is built in; no class is loaded.",
+    check=validators.authorizer_class,
+    allowed=f"empty or {validators.ACL_AUTHORIZER}",
 )
 
 EARLY_START_LISTENERS = string(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-NO_ACCESS_CONTROL: Final = (
-    "access control is not available yet. Remove it: every client is allowed all operations"
-)
+ONE_STORE: Final = "ACLs are kept where the other state of the cluster is. Remove it"
 NO_SSL: Final = "SSL is not available yet. Remove it: client certificates are not verified"
 NO_SASL: Final = "SASL is not available yet. Remove it: clients are not authenticated"
 NO_CLASSES: Final = "classes are not loaded from configuration. Remove it: it would have no effect"

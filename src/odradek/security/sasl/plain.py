@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Final
 
@@ -73,6 +74,13 @@ def _parts(response: bytes) -> list[str]:
     return parts
 
 
+class _State(enum.Enum):
+    UNSTARTED = enum.auto()
+    SENT = enum.auto()
+    COMPLETE = enum.auto()
+    FAILED = enum.auto()
+
+
 class PlainClient:
     """Sends a username and password."""
 
@@ -83,22 +91,21 @@ class PlainClient:
         if "\0" in authorization_id:
             raise ValueError(f"authorization id must have no NUL, got {authorization_id!r}")
         self._message = Secret(f"{authorization_id}\0{username}\0{password.reveal()}")
-        self._is_started = False
-        self._is_complete = False
+        self._state = _State.UNSTARTED
 
     def start(self) -> bytes:
-        if self._is_started:
+        if self._state is not _State.UNSTARTED:
             raise SaslRefused(NOTHING_EXPECTED)
-        self._is_started = True
+        self._state = _State.SENT
         return self._message.reveal().encode("utf-8")
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        if not self._is_started or self._is_complete or challenge:
-            self._is_complete = False
+        state, self._state = self._state, _State.FAILED
+        if state is not _State.SENT or challenge:
             raise SaslRefused(NOTHING_EXPECTED)
-        self._is_complete = True
+        self._state = _State.COMPLETE
         return None
 
     @property
     def is_complete(self) -> bool:
-        return self._is_complete
+        return self._state is _State.COMPLETE

@@ -42,6 +42,7 @@ def create_credential(
     mechanism: str, password: Secret, random_bytes: Callable[[int], bytes], iterations: int = ITERATIONS_MIN
 ) -> ScramCredential:
     """Return a credential with a new salt. Raises ValueError for iterations out of Kafka's limits."""
+    check_iterations(iterations)
     salt = random_text(random_bytes).encode("ascii")
     return credential_from_salted_password(
         mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations

@@ -109,9 +109,3 @@ def delete_topic(name: str) -> str:
 
 def consumer_offset(group: str, topic_partition: TopicPartition) -> str:
     return f"{CONSUMERS}/{group}/offsets/{topic_partition[0]}/{topic_partition[1]}"
-
-
-def acl(pattern_type: str, resource_type: str, name: str) -> str:
-    """``pattern_type`` is ``literal`` or ``prefixed``; ``resource_type`` is spelled ``Topic``, ``Group`` …"""
-    root = ACL if pattern_type == "literal" else f"{ACL_EXTENDED}/{pattern_type}"
-    return f"{root}/{resource_type}/{name}"
