@@ -50,7 +50,8 @@ class TlsStream:
         # With TLS 1.3 a client is complete before the server has checked the client's certificate.
         self._is_confirmed = server_side
         self._is_at_end = False
-        self._error: TlsError | None = None
+        # Not the exception: with its traceback it would refer back to this object.
+        self._error: tuple[type[TlsError], str] | None = None
         self._handshake_bytes = 0
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -186,12 +187,14 @@ class TlsStream:
     def _failed(self, reason: str) -> TlsError:
         """Note that the connection cannot continue."""
         is_handshake = not (self.is_complete and self._is_confirmed)
-        self._error = TlsHandshakeFailed(reason) if is_handshake else TlsError(reason)
-        return self._error
+        kind = TlsHandshakeFailed if is_handshake else TlsError
+        self._error = kind, reason
+        return kind(reason)
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            raise self._error
+            kind, reason = self._error
+            raise kind(reason)
 
 
 def _reason_of(error: OSError) -> str:
