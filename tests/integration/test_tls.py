@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import ssl
 import subprocess
 import time
+import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -420,12 +423,37 @@ def test_half_handshakes_are_closed() -> None:
         port = await server.start()
         sides = [Collector() for _ in range(20)]
         for side in sides:
-            connection = await TransportNetwork().dial(HOST, port, lambda _, side=side: side, TIMEOUT_MS)
+            connection = await TransportNetwork().dial(HOST, port, partial(_attach, side), TIMEOUT_MS)
             connection.send([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
         await until(lambda: all(side.lost for side in sides))
         assert {reason for session in server.sessions for reason in session.lost} == {
             "TLS handshake failed: it was not complete after 300 ms"
         }
+        server.close()
+
+    on_loop(body)
+
+
+def test_failed_connections_are_freed_at_once() -> None:
+    """Not by the garbage collector, which would let thousands of failed handshakes pile up."""
+
+    async def body() -> None:
+        server = echo_server()
+        port = await server.start()
+        side = Collector()
+        connection = await TransportNetwork().dial(HOST, port, lambda _: side, TIMEOUT_MS)
+        connection.send([b"\x16\x03\x01\x00\x04rubb"])
+        await until(lambda: bool(side.lost))
+        session: Any = server.sessions.pop()
+        assert isinstance(session.connection.failure, TlsHandshakeFailed)
+        stream_object = weakref.ref(session.connection._stream._object)
+        gc.disable()
+        try:
+            del session
+            await asyncio.sleep(0)
+            assert stream_object() is None
+        finally:
+            gc.enable()
         server.close()
 
     on_loop(body)
@@ -453,6 +481,11 @@ def test_rate_of_handshakes(version: str, capsys: pytest.CaptureFixture[str]) ->
         server.close()
 
     on_loop(body)
+
+
+def _attach(side: Collector, connection: Connection) -> Receiver:
+    del connection
+    return side
 
 
 JAVA = shutil.which("keytool")

@@ -22,11 +22,12 @@ ReadFile = Callable[[str], bytes]
 def tls_options(settings: Settings, read_file: ReadFile) -> TlsOptions:
     """Return the TLS options of a client's connections to brokers. Raises ConfigError."""
     enabled = settings[security.SSL_ENABLED_PROTOCOLS]
+    suites = settings[security.SSL_CIPHER_SUITES]
     return TlsOptions(
         _key_store(settings, read_file),
         _trust_store(settings),
         protocols_of(enabled, settings[security.SSL_PROTOCOL]),
-        settings[security.SSL_CIPHER_SUITES] or (),
+        suites or (),
         endpoint_identification=settings[security.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM],
         protocols_name="enabled.protocols" if enabled else "protocol",
     )

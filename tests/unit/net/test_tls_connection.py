@@ -465,7 +465,7 @@ def test_new_connections_use_the_new_context() -> None:
 @pytest.mark.parametrize("side", ["server", "client"])
 def test_side_without_a_context_is_an_error(side: str) -> None:
     async def body(memory: MemoryNetwork, host: Network) -> None:
-        contexts = {side: source(_options(side), server_side=side == "server")}
+        contexts: dict[str, Any] = {side: source(_options(side), server_side=side == "server")}
         network = TlsNetwork(host, **contexts)
         call: Awaitable[object] = network.listen(HOST, 0, lambda _: None)
         if side == "server":

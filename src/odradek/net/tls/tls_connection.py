@@ -456,7 +456,7 @@ class TlsConnection:
         """Close after an error of the TLS layer; the peer gets an alert if it reads."""
         if self._is_closed:
             return
-        self.failure = error
+        self.failure = type(error)(str(error))  # without a traceback, which would refer back to this object
         is_handshake = isinstance(error, TlsHandshakeFailed) or not self._stream.is_complete
         self._reason = _handshake_text(error) if is_handshake else f"TLS error: {error}"
         alert = self._stream.take_output()

@@ -22,7 +22,7 @@ _HANDSHAKE_STEPS_MAX = 16
 
 
 class ReloadResult(NamedTuple):
-    """Whether a new context is in use; else the problems, which are reported once for the same files."""
+    """Result of a reload: a new context in use, or problems, which are reported once for the same files."""
 
     is_replaced: bool
     problems: tuple[str, ...] = ()

@@ -147,7 +147,7 @@ def _group_number(replacement: str, position: int, groups: int) -> tuple[int | N
     digits = re.compile(r"[0-9]*").match(replacement, position)
     assert digits is not None, "matches the empty text too"
     if not digits[0]:
-        raise ValueError("a dollar sign of the replacement must be followed by a group number")
+        raise ValueError("a dollar sign of the replacement has no group number")
     number = int(digits[0][0])
     if number > groups:
         if not groups:

@@ -44,13 +44,14 @@ class TlsStream:
 
     def __init__(self, context: ssl.SSLContext, *, server_side: bool, host: str | None = None) -> None:
         self.is_complete = False
-        """Whether the handshake is complete; before, no plaintext can be read or written."""
+        """True once the handshake is complete; before, no plaintext can be read or written."""
         self.is_peer_closed = False
-        """Whether the peer has announced the end of its plaintext, and all of that was read."""
+        """True once the peer has announced the end of its plaintext, and all of that was read."""
         # With TLS 1.3 a client is complete before the server has checked the client's certificate.
         self._is_confirmed = server_side
         self._is_at_end = False
-        self._error: TlsError | None = None
+        # Not the exception: with its traceback it would refer back to this object.
+        self._error: tuple[type[TlsError], str] | None = None
         self._handshake_bytes = 0
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -66,7 +67,7 @@ class TlsStream:
 
     @property
     def has_unread(self) -> bool:
-        """Whether ``read_into`` may return bytes, or find the end."""
+        """True if ``read_into`` may return bytes, or find the end."""
         return (
             self.is_complete
             and not self.is_peer_closed
@@ -80,7 +81,7 @@ class TlsStream:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the peer has accepted this side: for a client, once it has read plaintext."""
+        """True once the peer has accepted this side: for a client, once it has read plaintext."""
         return self.is_complete and self._is_confirmed
 
     @property
@@ -142,7 +143,8 @@ class TlsStream:
             return 0
         while total < size and not self._is_at_end and (self._incoming.pending or self._object.pending()):
             try:
-                count = self._object.read(size - total, buffer[total:])  # type: ignore[arg-type]
+                # With a buffer, the number of bytes is returned.
+                count: int = self._object.read(size - total, buffer[total:])  # type: ignore[assignment]
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
@@ -154,7 +156,7 @@ class TlsStream:
                 raise failure from None
             if not count:
                 self._is_at_end = True
-            total += count  # type: ignore[operator]
+            total += count
         self.is_peer_closed = self._is_at_end and not total
         self._is_confirmed = self._is_confirmed or total > 0
         return total
@@ -185,12 +187,14 @@ class TlsStream:
     def _failed(self, reason: str) -> TlsError:
         """Note that the connection cannot continue."""
         is_handshake = not (self.is_complete and self._is_confirmed)
-        self._error = TlsHandshakeFailed(reason) if is_handshake else TlsError(reason)
-        return self._error
+        kind = TlsHandshakeFailed if is_handshake else TlsError
+        self._error = kind, reason
+        return kind(reason)
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            raise self._error
+            kind, reason = self._error
+            raise kind(reason)
 
 
 def _reason_of(error: OSError) -> str:

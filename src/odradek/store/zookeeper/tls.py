@@ -44,12 +44,13 @@ def create_tls_context(settings: Settings) -> ssl.SSLContext:
 def tls_options(settings: Settings) -> TlsOptions:
     """Return the TLS options of sessions with ZooKeeper."""
     enabled = settings[broker.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]
+    suites = settings[broker.ZOOKEEPER_SSL_CIPHER_SUITES]
     algorithm = settings[broker.ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM].lower()
     return TlsOptions(
         _key_store(settings),
         _trust_store(settings),
         protocols_of(enabled, settings[broker.ZOOKEEPER_SSL_PROTOCOL]),
-        settings[broker.ZOOKEEPER_SSL_CIPHER_SUITES] or (),
+        suites or (),
         endpoint_identification="" if algorithm in _NO_HOST_NAME_CHECK else algorithm,
         prefix=_PREFIX,
         protocols_name="enabled.protocols" if enabled else "protocol",

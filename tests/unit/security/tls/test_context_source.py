@@ -45,7 +45,7 @@ class Files:
     """Files of a key store and a trust store."""
 
     def __init__(self, certificate: IssuedCertificate, trusted: IssuedCertificate | None = None) -> None:
-        self.contents = {}
+        self.contents: dict[str, bytes] = {}
         self.reads = 0
         self.write(certificate, trusted)
 
@@ -93,7 +93,7 @@ def test_changed_trust_store_is_used() -> None:
     files.write(server_certificate(), foreign_authority())
     assert source.reload() == ReloadResult(True)
     assert source.context is not context
-    assert [entry["subject"] for entry in source.context.get_ca_certs()] == [  # type: ignore[index]
+    assert [entry["subject"] for entry in source.context.get_ca_certs()] == [
         ((("commonName", "Foreign authority"),),)
     ]
 

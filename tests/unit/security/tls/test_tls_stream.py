@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import ssl
+import weakref
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -248,6 +251,22 @@ def test_renegotiation_is_refused(version: str) -> None:
     pair.server.receive(hello)
     with pytest.raises(TlsError):
         read(pair.server)
+
+
+def test_failed_streams_are_freed_at_once() -> None:
+    """Not by the garbage collector, which would let thousands of failed handshakes pile up."""
+    gc.disable()
+    try:
+        stream = TlsStream(SERVER["TLSv1.3"], server_side=True)
+        stream_object = weakref.ref(stream._object)
+        with suppress(TlsError):
+            stream.receive(b"\x16\x03\x01\x00\x04rubb")
+        with suppress(TlsError):
+            stream.receive(b"more")
+        del stream
+        assert stream_object() is None
+    finally:
+        gc.enable()
 
 
 @st.composite
