@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - names of tests and lines of code are as long as they are
 """Bugs in SASL mechanisms and delegation tokens, each with the tests that must notice it."""
 
 from __future__ import annotations
