@@ -20,7 +20,7 @@ ERROR_LENGTH_MAX: Final = 1000
 
 _NAME: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
-_BEARER: Final = re.compile(r"(\w+) +([-_.a-zA-Z0-9]+)", re.ASCII)
+_BEARER: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _HIDDEN: Final = re.compile(r"[^\x20-\x7e]")
 
 
@@ -79,7 +79,7 @@ def _authorization_id(header: str) -> str:
 
 def check_token(token: str) -> None:
     if not token or not _BEARER.fullmatch(f"Bearer {token}"):
-        raise ValueError(f"token must be letters, digits, '-', '_' and '.', got {len(token)} characters")
+        raise ValueError(f"token must be of the form of RFC 6750, got {len(token)} other characters")
 
 
 def check_extensions(extensions: Mapping[str, str]) -> None:
