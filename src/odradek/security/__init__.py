@@ -1,1 +1,1 @@
-"""Who is on a connection, and what they may do: mechanisms, TLS, ACLs and tokens, without I/O."""
+"""Authentication and authorization: SASL mechanisms, TLS, ACLs and tokens, without I/O."""

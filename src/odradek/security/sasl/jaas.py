@@ -119,8 +119,10 @@ class _Token(NamedTuple):
 
 _WORD: Final = "word"
 _END: Final = "end"
-_WORD_PATTERN: Final = re.compile("[^\x00-\x20/\"';=\x81-\x9f]+")
-_LINE_COMMENT: Final = re.compile(r"/[^\r\n]*")
+_WORD_PATTERN: Final = re.compile("[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\\-\xa0-\U0010ffff]*")
+"""Java takes a word that begins with a digit, a dot or a minus sign for a number."""
+_LINE_COMMENT: Final = re.compile(r"/[\s\S]?[^\r\n]*")
+"""The character after the slash belongs to the comment even if it ends the line."""
 _QUOTED: Final = re.compile(r""""((?:[^"\\\r\n]|\\.)*)"|'((?:[^'\\\r\n]|\\.)*)'""", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _CONTROL_ESCAPES: Final = {
@@ -193,8 +195,8 @@ def _entry(first: _Token, tokens: Iterator[_Token]) -> JaasEntry:
         value = _next(tokens)
         if key.text is None or equals.kind != "=" or value.text is None:
             raise JaasError(
-                f"options must be of the form name=value, got something else at {_place(key)} of the JAAS "
-                "configuration"
+                "options must be of the form name=value, with quotes around values that are not words, got "
+                f"something else at {_place(key)} of the JAAS configuration"
             )
         options[key.text] = Secret(value.text)
     return JaasEntry(module, flag.text.lower(), options)

@@ -41,7 +41,7 @@ class UnknownKey(SaslRefused):
 
 
 class JwtValidator:
-    """Verifies tokens.
+    """Verifies tokens. Beyond Kafka's checks, a token must not be issued in the future.
 
     ``keys`` returns the current key set, and ``wall_ms`` the time in milliseconds since the epoch. The
     detail of a refusal is its reason; it holds nothing of the signature.
@@ -73,6 +73,9 @@ class JwtValidator:
             raise ValueError(f"alg must be one of {', '.join(sorted(ALGORITHMS))}, got another")
         if "crit" in header or "b64" in header:
             raise ValueError("header must have no critical extensions, got crit or b64")
+        content_type = header.get("cty", "")
+        if not isinstance(content_type, str) or content_type.lower() == "jwt":
+            raise ValueError("token must not contain another token, got cty JWT")
         if key_id is not None and (not isinstance(key_id, str) or len(key_id) > KEY_ID_LENGTH_MAX):
             raise ValueError("kid must be a short str, got something else")
         keys = self._keys()
@@ -92,15 +95,23 @@ class JwtValidator:
             raise ValueError(f"token expired {now - expires_at_ms} ms ago")
         if not_before_ms is not None and now + skew < not_before_ms:
             raise ValueError(f"token is not valid for another {not_before_ms - now} ms (nbf)")
+        if expires_at_ms < issued_at_ms or (not_before_ms is not None and expires_at_ms < not_before_ms):
+            raise ValueError("exp must not be before iat or nbf, got an earlier one")
         if now + skew < issued_at_ms:
             raise ValueError(f"token is issued {issued_at_ms - now} ms in the future (iat)")
-        if settings.expected_issuer is not None and claims.get("iss") != settings.expected_issuer:
-            raise ValueError(f"iss must be {settings.expected_issuer!r}, got another or none")
+        self._check_issuer(claims)
         self._check_audience(claims)
         subject = text_claim(claims, settings.sub_claim.strip())
         return ValidatedToken(
             subject, expires_at_ms, scopes(claims, settings.scope_claim.strip()), issued_at_ms
         )
+
+    def _check_issuer(self, claims: dict[str, Any]) -> None:
+        expected = self._settings.expected_issuer
+        if not isinstance(claims.get("iss", ""), str):
+            raise ValueError("iss must be a str, got something else")  # noqa: TRY004 - one kind of error
+        if expected is not None and claims.get("iss") != expected:
+            raise ValueError(f"iss must be {expected!r}, got another or none")
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
         audience = claims.get("aud")

@@ -53,7 +53,7 @@ class SaslServer(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client is authenticated."""
+        """True once the client is authenticated."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class SaslServer(Protocol):
 
     @property
     def is_token(self) -> bool:
-        """Whether the client authenticated with a delegation token."""
+        """True if the client authenticated with a delegation token."""
         ...
 
 
@@ -85,5 +85,5 @@ class SaslClient(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the broker has proven what the mechanism asks of it, and nothing is left to send."""
+        """True once the broker has proven what the mechanism asks of it, and nothing is left to send."""
         ...

@@ -61,7 +61,7 @@ class ClientCredentials(NamedTuple):
     password: Secret
     random_bytes: Callable[[int], bytes]
     is_delegation_token: bool = False
-    """Whether username and password are a delegation token's id and HMAC."""
+    """True if username and password are a delegation token's id and HMAC."""
     extensions: Mapping[str, str] = {}
 
 

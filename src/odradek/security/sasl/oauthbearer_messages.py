@@ -20,7 +20,7 @@ ERROR_LENGTH_MAX: Final = 1000
 
 _NAME: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
-_BEARER: Final = re.compile(r"(\w+) +([-_.a-zA-Z0-9]+)", re.ASCII)
+_BEARER: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _HIDDEN: Final = re.compile(r"[^\x20-\x7e]")
 
 
@@ -46,7 +46,7 @@ def parse_initial_response(message: bytes) -> InitialResponse:
     try:
         header, *pairs, end, after_end = message.decode("utf-8").split(SEPARATOR)
     except ValueError:
-        raise ValueError("message must be a header and name=value pairs, each with a separator") from None
+        raise ValueError("message must be a header and pairs with separators, got something else") from None
     if end or after_end:
         raise ValueError("message must end with two separators, got something else")
     authorization_id = _authorization_id(header)
@@ -69,17 +69,17 @@ def _authorization_id(header: str) -> str:
     """Take the gs2 header apart, which must be without channel binding."""
     parts = header.split(",")
     if len(parts) != 3 or parts[0] != "n" or parts[2]:
-        raise ValueError("gs2 header must be n,[a=authzid],")
+        raise ValueError("gs2 header must be n,[a=authzid], got something else")
     if not parts[1]:
         return ""
     if not parts[1].startswith("a="):
-        raise ValueError("gs2 header must be n,[a=authzid],")
+        raise ValueError("gs2 header must be n,[a=authzid], got something else")
     return from_saslname(parts[1][2:])
 
 
 def check_token(token: str) -> None:
     if not token or not _BEARER.fullmatch(f"Bearer {token}"):
-        raise ValueError(f"token must be letters, digits, '-', '_' and '.', got {len(token)} characters")
+        raise ValueError(f"token must be of the form of RFC 6750, got {len(token)} other characters")
 
 
 def check_extensions(extensions: Mapping[str, str]) -> None:

@@ -12,6 +12,9 @@ from odradek.security.sasl.mechanism import PLAIN, InvalidCredentials, SaslRefus
 MESSAGE_SIZE_MAX: Final = 16_384
 """Longest message in bytes; RFC 4616 asks for 255 octets in each of its three parts."""
 
+WRONG_PARTS: Final = "Invalid SASL/PLAIN response: expected 3 tokens, got {}"
+NO_USERNAME: Final = "Authentication failed: username not specified"
+NO_PASSWORD: Final = "Authentication failed: password not specified"
 INVALID_PASSWORD: Final = "Authentication failed: Invalid username or password"
 OTHER_AUTHORIZATION_ID: Final = (
     "Authentication failed: Client requested an authorization id that is different from username"
@@ -66,11 +69,11 @@ def _parts(response: bytes) -> list[str]:
         # No cause: its message quotes bytes of the password.
         raise InvalidCredentials(PLAIN, "message is not UTF-8") from None
     if len(parts) != 3:
-        raise InvalidCredentials(PLAIN, f"message must have 3 parts, got {len(parts)}")
+        raise SaslRefused(WRONG_PARTS.format(min(len(parts), 4)))
     if not parts[1]:
-        raise InvalidCredentials(PLAIN, "username is empty")
+        raise SaslRefused(NO_USERNAME)
     if not parts[2]:
-        raise InvalidCredentials(PLAIN, "password is empty")
+        raise SaslRefused(NO_PASSWORD)
     return parts
 
 

@@ -46,13 +46,16 @@ def test_users_of_a_listener() -> None:
         (r'a="\101\1011\7x"', {"a": "AA1\x07x"}),
         (r'a="\477"', {"a": "'7"}),
         ('a="b\\\nc"', {"a": "b\nc"}),
-        ("a=x:y,z-1.2", {"a": "x:y,z-1.2"}),
+        ("a-1._$=x-1.2_$", {"a-1._$": "x-1.2_$"}),
+        ("_a=$b", {"_a": "$b"}),
         ("a=\u00e4\u20ac", {"a": "\u00e4\u20ac"}),
         ("a=b // c=d\n e=f", {"a": "b", "e": "f"}),
         ("a=b / c=d\n e=f", {"a": "b", "e": "f"}),
         ("a=b /* c=d; */ e=f", {"a": "b", "e": "f"}),
         ("a=b /*/ c=d */ e=f", {"a": "b", "e": "f"}),
         ("a=b/c=d\n e=f", {"a": "b", "e": "f"}),
+        ("a=b /\nc=d\n e=f", {"a": "b", "e": "f"}),
+        ("a=b //\ne=f", {"a": "b", "e": "f"}),
         ('a="//b"', {"a": "//b"}),
         ("a=b a=c", {"a": "c"}),
         ("", {}),
@@ -68,7 +71,7 @@ def test_control_flags(flag: str) -> None:
 
 
 def test_several_entries() -> None:
-    entries = parse_jaas(f"{PLAIN} required a=1; {SCRAM} optional; // end\n")
+    entries = parse_jaas(f"{PLAIN} required a=b; {SCRAM} optional; // end\n")
     assert [entry.module for entry in entries] == [LoginModule.PLAIN, LoginModule.SCRAM]
 
 
@@ -90,6 +93,14 @@ def test_several_entries() -> None:
         (f"{PLAIN} required =b;", "name=value"),
         (f"{PLAIN} required a=b c", "name=value"),
         (f"{PLAIN} required a=\x81;", "name=value"),
+        (f"{PLAIN} required a=1;", "name=value"),
+        (f"{PLAIN} required a=1b;", "name=value"),
+        (f"{PLAIN} required a=-b;", "name=value"),
+        (f"{PLAIN} required a=.b;", "name=value"),
+        (f"{PLAIN} required a=x:y;", "name=value"),
+        (f"{PLAIN} required a=x@y;", "name=value"),
+        (f"{PLAIN} required 1=b;", "name=value"),
+        (f"{PLAIN} required a=*;", "name=value"),
         (f'{PLAIN} required a="b;', "not closed"),
         (f'{PLAIN} required a="b\n";', "not closed"),
         (f'{PLAIN} required a="b\\', "not closed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jwt
@@ -53,6 +54,13 @@ def detail(token: str, **settings: Any) -> str:
 
 def signed(**changes: object) -> str:
     return sign(claims(**changes), rsa_key(), kid="rsa")
+
+
+def raw(header: Mapping[str, object] | None = None, **changes: Any) -> str:
+    """Return a signed token that pyjwt would not encode."""
+    parts = f"{section(header or {'alg': 'RS256', 'kid': 'rsa'})}.{section(claims(**changes))}"
+    signature = jwt.get_algorithm_by_name("RS256").sign(parts.encode(), rsa_key())
+    return f"{parts}.{jwt.utils.base64url_encode(signature).decode()}"
 
 
 def test_claims_of_a_valid_token() -> None:
@@ -131,13 +139,21 @@ def test_an_unknown_key_id_asks_for_the_keys_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [{"crit": ["exp"]}, {"crit": []}, {"b64": True}, {"kid": 5}, {"kid": "x" * 1025}]
+    ("header", "message"),
+    [
+        ({"crit": ["exp"]}, "critical extensions"),
+        ({"crit": []}, "critical extensions"),
+        ({"b64": True}, "critical extensions"),
+        ({"kid": 5}, "kid must be"),
+        ({"kid": "x" * 1025}, "kid must be"),
+        ({"cty": "JWT"}, "another token"),
+        ({"cty": "jwt"}, "another token"),
+        ({"cty": 5}, "another token"),
+    ],
 )
-def test_headers_that_change_the_meaning_are_refused(header: dict[str, object]) -> None:
-    text = section({"alg": "RS256", "kid": "rsa", **header})
-    signature = jwt.get_algorithm_by_name("RS256").sign(f"{text}.{section(claims())}".encode(), rsa_key())
-    token = f"{text}.{section(claims())}.{jwt.utils.base64url_encode(signature).decode()}"
-    assert "header must have no critical" in detail(token) or "kid must be" in detail(token)
+def test_headers_that_change_the_meaning_are_refused(header: dict[str, object], message: str) -> None:
+    assert validator().validate(raw(header={"alg": "RS256", "kid": "rsa", "typ": "JWT", "cty": "x"}))
+    assert message in detail(raw(header={"alg": "RS256", "kid": "rsa", **header}))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +170,10 @@ def test_headers_that_change_the_meaning_are_refused(header: dict[str, object]) 
         ({"iat": NOW_S + 31}, "in the future"),
         ({"nbf": NOW_S + 31}, r"not valid for another 31000 ms"),
         ({"nbf": []}, "nbf must be"),
+        ({"exp": NOW_S - 20}, "exp must not be before iat or nbf"),
+        ({"exp": NOW_S + 5, "nbf": NOW_S + 6}, "exp must not be before iat or nbf"),
+        ({"iss": ["https://idp"]}, "iss must be a str"),
+        ({"iss": 5}, "iss must be a str"),
         ({"sub": None}, "sub must be"),
         ({"sub": " "}, "sub must be"),
         ({"sub": 5}, "sub must be"),
@@ -166,14 +186,14 @@ def test_headers_that_change_the_meaning_are_refused(header: dict[str, object]) 
         ({"aud": []}, "sasl.oauthbearer.expected.audience"),
     ],
 )
-def test_claims_that_are_refused(changes: dict[str, object], message: str) -> None:
+def test_claims_that_are_refused(changes: dict[str, Any], message: str) -> None:
     assert message in detail(raw(**changes))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"exp": NOW_S - 29},
+        {"exp": NOW_S - 29, "iat": NOW_S - 29, "nbf": NOW_S - 29},
         {"iat": NOW_S + 30},
         {"nbf": NOW_S + 30},
         {"nbf": NOW_S - 1},
@@ -183,7 +203,7 @@ def test_claims_that_are_refused(changes: dict[str, object], message: str) -> No
         {"iss": None},
     ],
 )
-def test_claims_that_are_accepted(changes: dict[str, object]) -> None:
+def test_claims_that_are_accepted(changes: dict[str, Any]) -> None:
     assert validator().validate(signed(**changes)).principal_name == "alice"
 
 
@@ -196,16 +216,9 @@ def test_clock_skew_is_configurable() -> None:
     assert validator(clock_skew_ms=0).validate(signed(exp=NOW_S + 1, nbf=NOW_S, iat=NOW_S))
 
 
-def raw(**changes: object) -> str:
-    """Return a signed token whose claims pyjwt would not encode."""
-    header, payload = section({"alg": "RS256", "kid": "rsa"}), section(claims(**changes))
-    signature = jwt.get_algorithm_by_name("RS256").sign(f"{header}.{payload}".encode(), rsa_key())
-    return f"{header}.{payload}.{jwt.utils.base64url_encode(signature).decode()}"
-
-
 @pytest.mark.parametrize("issuer", ["https://idp/", "HTTPS://idp", None, ["https://idp"], "https", 5])
 def test_other_issuers_are_refused(issuer: object) -> None:
-    assert "iss must be 'https://idp'" in detail(raw(iss=issuer), expected_issuer="https://idp")
+    assert detail(raw(iss=issuer), expected_issuer="https://idp").startswith("iss must be")
 
 
 def test_expected_issuer_is_accepted() -> None:

@@ -69,6 +69,7 @@ def test_messages_are_those_of_kafka_python(mechanism: str) -> None:
     challenge = broker.evaluate(first)
     theirs.process_server_first_message(challenge)
     final = ours.evaluate(challenge)
+    assert final is not None
     assert final == theirs.final_message()
     outcome = broker.evaluate(final)
     theirs.process_server_final_message(outcome)
@@ -103,7 +104,7 @@ def test_plain_clients_authenticate() -> None:
         assert broker.authorization_id == "\u00fcser"
 
 
-class Provider(AbstractTokenProvider):  # type: ignore[misc]
+class Provider(AbstractTokenProvider):
     def token(self) -> str:
         return "a.b.c"
 

@@ -35,31 +35,41 @@ def test_authentication(message: bytes) -> None:
     assert (side.expires_at_ms, side.is_token) == (None, False)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"alice\0wonder",
-        b"\0alice\0wonder\0",
-        b"\0alice\0wonder\0more",
-        b"\0\0wonder",
-        b"\0alice\0",
-        b"\0alice\0\xff",
-        b"\xff\0alice\0wonder",
-        b"\0alice\0" + b"x" * plain.MESSAGE_SIZE_MAX,
-    ],
-)
-def test_malformed_messages_get_the_standard_refusal(message: bytes) -> None:
+def refused_then_over(message: bytes) -> SaslRefused:
     side = server()
-    with pytest.raises(
-        InvalidCredentials, match="due to invalid credentials with SASL mechanism PLAIN"
-    ) as refused:
+    with pytest.raises(SaslRefused) as refused:
         side.evaluate(message)
-    assert refused.value.detail
     assert not side.is_complete
     with pytest.raises(SaslRefused):
         side.evaluate(b"\0alice\0wonder")
     assert not side.is_complete
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        (b"alice\0wonder", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+        (b"\0alice\0wonder\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\0alice\0wonder\0more\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\0\0wonder", "Authentication failed: username not specified"),
+        (b"\0alice\0", "Authentication failed: password not specified"),
+    ],
+)
+def test_malformed_messages_are_refused_as_kafka_does(message: bytes, text: str) -> None:
+    assert str(refused_then_over(message)) == text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"\0alice\0\xff", b"\xff\0alice\0wonder", b"\0alice\0" + b"x" * plain.MESSAGE_SIZE_MAX],
+)
+def test_bytes_that_are_no_message_get_the_standard_refusal(message: bytes) -> None:
+    refusal = refused_then_over(message)
+    assert isinstance(refusal, InvalidCredentials)
+    assert "due to invalid credentials with SASL mechanism PLAIN" in str(refusal)
+    assert refusal.detail
 
 
 @pytest.mark.parametrize(

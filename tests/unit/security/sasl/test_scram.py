@@ -111,7 +111,7 @@ def test_vectors_of_rfc_5802_and_7677(
     final: bytes,
     outcome: bytes,
 ) -> None:
-    monkeypatch.setitem(scram_credential.HASHES, mechanism, hash_name)  # type: ignore[arg-type]
+    monkeypatch.setitem(scram_credential.HASHES, mechanism, hash_name)
     nonce = attribute(first, "r")
     monkeypatch.setattr(scram_client, "random_text", lambda _: nonce)
     monkeypatch.setattr(scram_server, "random_text", lambda _: attribute(challenge, "r")[len(nonce) :])

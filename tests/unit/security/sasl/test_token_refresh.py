@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ def test_refresh_is_neither_past_nor_needlessly_late(
         {"buffer_s": 3601},
     ],
 )
-def test_limits_of_settings(change: dict[str, float]) -> None:
+def test_limits_of_settings(change: dict[str, Any]) -> None:
     RefreshSettings().check()
     with pytest.raises(ValueError, match=next(iter(change))):
         RefreshSettings()._replace(**change).check()
