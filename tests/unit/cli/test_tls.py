@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from odradek import commands
-from odradek.broker.network.tls_options import tls_options
+from odradek.broker.security.tls_options import tls_options
 from odradek.client.tls_options import tls_options as client_tls_options
 from odradek.config import broker
 from odradek.config.client.security import SECURITY_SETTINGS

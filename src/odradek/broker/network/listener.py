@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from odradek.broker.network.session import Session
 from odradek.broker.network.session_muter import SessionMuter
@@ -22,9 +22,7 @@ from odradek.config import derived
 from odradek.config.definition import Settings
 from odradek.ports.network import Connection, ListeningSocket, Network, Receiver
 from odradek.telemetry import events
-
-if TYPE_CHECKING:
-    from odradek.broker.security.listener_security import ListenerSecurity
+from odradek.wire.server_connection import Request
 
 DELAYED_CLOSES_MAX: Final = 1_000
 """Connections over the rate of their address that are kept open for a while; further ones close at once."""
@@ -80,6 +78,36 @@ class ConnectionQuotas:
             del self.by_host[host]
 
 
+class Security(Protocol):
+    """How the connections of one listener are encrypted and authenticated."""
+
+    def network(self, network: Network) -> Network:
+        """Return the network on which to listen."""
+        ...
+
+    def frame_bytes_max(self, values: Settings) -> int:
+        """Return the largest first request of a connection."""
+        ...
+
+    def begin(
+        self, session: Session, connection: Connection, dispatch: Callable[[Request, Session], None]
+    ) -> None:
+        """Let a new session authenticate before it is served."""
+        ...
+
+    def problems(self, values: Settings) -> list[str]:
+        """Return why changed settings of the listener cannot be used."""
+        ...
+
+    def update(self, values: Settings) -> list[str]:
+        """Use changed settings for new connections; return the problems if they keep the previous ones."""
+        ...
+
+    def reload(self) -> None:
+        """Read certificates again if their files have changed."""
+        ...
+
+
 MakeSession = Callable[[Connection, "Listener"], Session]
 
 
@@ -130,7 +158,7 @@ class Listener:
         make_session: MakeSession,
         throttling: ConnectionThrottling | None = None,
         is_protected: Callable[[], bool] = lambda: False,
-        security: ListenerSecurity | None = None,
+        security: Security | None = None,
     ) -> None:
         """A protected listener is exempt from the connection rate of the broker: other brokers use it.
 

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from odradek.broker.network.listener import (
     ConnectionQuotas,
     ConnectionThrottling,
     Listener,
     MakeSession,
+    Security,
 )
 from odradek.broker.start_checks import bind_error
 from odradek.config.definition import Settings
@@ -28,10 +29,7 @@ from odradek.ports.clock import Clock
 from odradek.ports.network import ListeningSocket, Network
 from odradek.telemetry import events
 
-if TYPE_CHECKING:
-    from odradek.broker.security.listener_security import ListenerSecurity
-
-MakeSecurity = Callable[[ListenerEndpoint, Settings], "ListenerSecurity | None"]
+MakeSecurity = Callable[[ListenerEndpoint, Settings], Security | None]
 
 LAST_RESPONSES_MS: Final = 5_000
 """Time clients have to read their last responses before they are disconnected."""

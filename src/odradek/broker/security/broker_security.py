@@ -12,12 +12,12 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.environment import Environment
-from odradek.broker.network.tls_options import tls_options
 from odradek.broker.scheduled_tasks import ScheduledTask
 from odradek.broker.security.audit import AuditLog
 from odradek.broker.security.inter_broker_login import inter_broker_handshake
 from odradek.broker.security.listener_sasl import CredentialStore
 from odradek.broker.security.listener_security import ListenerSecurity, SecurityParts
+from odradek.broker.security.tls_options import tls_options
 from odradek.config import broker as settings
 from odradek.config.definition import Settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from odradek.broker.network.sasl_authenticator import Dispatch, SaslAuthenticator, SaslSettings
 from odradek.broker.network.session import Session
-from odradek.broker.network.tls_options import change_rules, tls_options
 from odradek.broker.security.audit import AuditLog
 from odradek.broker.security.listener_sasl import CredentialStore, enabled_mechanisms, server_credentials
+from odradek.broker.security.sasl_authenticator import Dispatch, SaslAuthenticator, SaslSettings
+from odradek.broker.security.tls_options import change_rules, tls_options
 from odradek.config import broker as settings
 from odradek.config.definition import Settings
 from odradek.config.endpoints import SecurityProtocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.network.tls_options import change_rules, tls_options
+from odradek.broker.security.tls_options import change_rules, tls_options
 from odradek.config import broker
 from odradek.config.definition import Settings, parse_settings
 from odradek.model.secret import Secret
