@@ -34,8 +34,6 @@ THROTTLE = "5000"
 RECORDS = 6_000
 """Records of 1,000 bytes that take twenty minutes under the throttle."""
 MISSING_APIS = (
-    "AlterClientQuotas",
-    "AlterUserScramCredentials",
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
     "CreateDelegationToken",
