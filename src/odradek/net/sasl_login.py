@@ -27,7 +27,7 @@ FILE_SCHEME: Final = "file:"
 
 
 class LoginPorts(NamedTuple):
-    """What a login reaches the world by. All block, and are called on a thread."""
+    """Ports of a login. All block, and are called on a thread."""
 
     http: Http
     read_file: Callable[[str], str]

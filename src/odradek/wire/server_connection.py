@@ -72,7 +72,7 @@ class ServerConnection:
         self._frames = FrameReader(frame_bytes_max, scratch, frames_max=FRAMES_MAX)
         self._waiting: deque[Request] = deque()
         self.expects_tokens = False
-        """Whether frames have no header; see ``TOKEN_KEY``."""
+        """True if frames have no header; see ``TOKEN_KEY``."""
         self.response_bytes = 0
         """Total size of all responses so far."""
         self.violation: RemoteProtocolViolation | None = None

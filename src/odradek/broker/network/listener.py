@@ -79,7 +79,7 @@ class ConnectionQuotas:
 
 
 class Security(Protocol):
-    """How the connections of one listener are encrypted and authenticated."""
+    """Encryption and authentication of the connections of one listener."""
 
     def network(self, network: Network) -> Network:
         """Return the network on which to listen."""

@@ -1,4 +1,4 @@
-"""How this broker authenticates at other brokers, from the settings of the listener between brokers."""
+"""Login of this broker at other brokers, from the settings of the listener between brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def inter_broker_handshake(values: Settings, listener: str, ports: LoginPorts | 
         )
         if mechanism not in enabled_mechanisms(values, listener):
             raise ValueError(
-                f"sasl.mechanism.inter.broker.protocol={mechanism} must be in sasl.enabled.mechanisms"
+                "sasl.mechanism.inter.broker.protocol must be in sasl.enabled.mechanisms, "
+                f"got {mechanism}"
             )
         entry = jaas_entry(values, listener, mechanism)
         if entry is None:

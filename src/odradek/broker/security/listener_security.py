@@ -1,4 +1,4 @@
-"""How the connections of one listener are encrypted and authenticated.
+"""Encryption and authentication of the connections of one listener.
 
 Made from the settings of the listener when it is opened, and updated when they change: new connections use
 the new settings, and existing ones keep theirs. A change that is not valid is refused, or logged if it comes
@@ -38,7 +38,7 @@ log = events.logger("listener_security")
 
 @dataclass(frozen=True, slots=True)
 class SecurityParts:
-    """What all listeners of a broker share."""
+    """Parts that all listeners of a broker share."""
 
     credentials: CredentialStore
     read_bytes: Callable[[str], bytes]
@@ -69,15 +69,15 @@ class ListenerSecurity:
 
     def problems(self, values: Settings) -> list[str]:
         """Return why changed settings of this listener cannot be used."""
-        found: list[str] = []
+        problems: list[str] = []
         options = self._tls_options(values)
         if self.tls is not None and options != self._options:
-            found += self.tls.check(options)
+            problems += self.tls.check(options)
         try:
             self._made(values)
         except ConfigError as error:
-            found += error.problems
-        return found
+            problems += error.problems
+        return problems
 
     def update(self, values: Settings) -> list[str]:
         """Use changed settings for new connections; return the problems if they keep the previous ones."""

@@ -1,4 +1,4 @@
-"""How a client's connections are encrypted and authenticated, from its options."""
+"""Encryption and authentication of a client's connections, from its options."""
 
 from __future__ import annotations
 
