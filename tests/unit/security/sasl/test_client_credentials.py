@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -40,8 +41,10 @@ def test_scope_is_optional(scope: str | None) -> None:
 
 
 def test_credentials_may_be_urlencoded() -> None:
-    headers = ClientCredentialsRequest("a:b*~", Secret("c d\u00e4"), None, is_urlencoded=True).headers()
-    assert headers["Authorization"] == "Basic YSUzQWIqJTdFOmMrZCVDMyVBNA=="
+    request = ClientCredentialsRequest("a:b*~", Secret("c d\u00e4"), None, is_urlencoded=True)
+    assert request.headers()["Authorization"] == "Basic YSUzQWIqJTdFOmMrZCVDMyVBNA=="
+    encoded = base64.b64encode("a:b*~:c d\u00e4".encode()).decode()
+    assert request._replace(is_urlencoded=False).headers()["Authorization"] == f"Basic {encoded}"
 
 
 @pytest.mark.parametrize(("client_id", "secret"), [("", "s"), (" ", "s"), ("id", ""), ("id", "\t")])
@@ -82,7 +85,6 @@ def test_names_of_claims() -> None:
         response(access_token=f"{section({'alg': 'RS256'})}.{section(claims(exp=None))}.c2ln"),
         response(access_token=f"{section({'alg': 'RS256'})}.{section(claims(sub=None))}.c2ln"),
         response(access_token=f"{section({'alg': 'RS256'})}.{section(claims())}.c2ln\r\nx"),
-        b" " * (RESPONSE_SIZE_MAX + 1),
     ],
 )
 def test_responses_without_a_token(body: bytes) -> None:
@@ -90,6 +92,13 @@ def test_responses_without_a_token(body: bytes) -> None:
         parse_token_response(200, body)
     assert not refused.value.is_retriable
     assert "hunter2" not in str(refused.value)
+
+
+def test_responses_are_bounded() -> None:
+    body = response(access_token=sign(claims(), rsa_key())).ljust(RESPONSE_SIZE_MAX)
+    assert parse_token_response(200, body).principal_name == "alice"
+    with pytest.raises(TokenEndpointError, match="response must be <= 1048576 bytes, got 1048577"):
+        parse_token_response(200, body + b" ")
 
 
 def test_empty_response_is_retriable() -> None:

@@ -53,6 +53,8 @@ def test_users_of_a_listener() -> None:
         ("a=b / c=d\n e=f", {"a": "b", "e": "f"}),
         ("a=b /* c=d; */ e=f", {"a": "b", "e": "f"}),
         ("a=b /*/ c=d */ e=f", {"a": "b", "e": "f"}),
+        ("a=b /**/ e=f", {"a": "b", "e": "f"}),
+        ("a=b /* x */e=f", {"a": "b", "e": "f"}),
         ("a=b/c=d\n e=f", {"a": "b", "e": "f"}),
         ("a=b /\nc=d\n e=f", {"a": "b", "e": "f"}),
         ("a=b //\ne=f", {"a": "b", "e": "f"}),
@@ -116,6 +118,22 @@ def test_malformed_configurations_are_refused(text: str, message: str) -> None:
         parse_jaas_config(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"{PLAIN} x;", f"character {len(PLAIN) + 2} of"),
+        (f"{PLAIN} required a=b c;", f"character {len(PLAIN) + 15} of"),
+        (f"{PLAIN} required a", f"character {len(PLAIN) + 11} of"),
+        (f"{PLAIN} required 'a", f"character {len(PLAIN) + 11} of"),
+        (PLAIN, "at the end of"),
+        (f"{PLAIN} required; x", f"character {len(PLAIN) + 12} of"),
+    ],
+)
+def test_errors_tell_where(text: str, place: str) -> None:
+    with pytest.raises(JaasError, match=place):
+        parse_jaas(text)
+
+
 def test_length_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"{PLAIN} required;"
     monkeypatch.setattr(jaas, "LENGTH_MAX", len(text))
@@ -152,6 +170,7 @@ def test_options_of_clients() -> None:
     )
     assert entry.extensions() == {"logicalCluster": "lkc-1"}
     assert entry.text("scope") is None
+    assert entry.text("other") is None
     assert entry.text("clientId") == "c"
     assert entry.is_true("tokenauth")
     assert not entry.is_true("clientId")

@@ -125,6 +125,8 @@ def test_client_refuses_a_challenge() -> None:
 
 @pytest.mark.parametrize(("username", "password"), [("", "b"), ("a", ""), ("a\0", "b"), ("a", "hunter2\0")])
 def test_client_refuses_what_cannot_be_sent(username: str, password: str) -> None:
+    with pytest.raises(ValueError, match="authorization id"):
+        PlainClient("a", Secret("b"), "c\0")
     with pytest.raises(ValueError, match="without NUL") as refused:
         PlainClient(username, Secret(password))
     assert "hunter2" not in str(refused.value)
@@ -144,6 +146,7 @@ def test_both_sides_round_trip(username: str, password: str, names_itself: bool)
 def test_no_user_has_the_digest_of_unknown_users() -> None:
     assert not PlainUsers({}, KEY).verify("", "")
     assert "alice" in USERS
+    assert "carol" not in USERS
     assert len(USERS) == 2
     with pytest.raises(ValueError, match="at least 32"):
         PlainUsers({}, KEY[:31])

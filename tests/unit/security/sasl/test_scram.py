@@ -315,6 +315,16 @@ def test_malformed_first_messages_get_the_standard_refusal() -> None:
         broker.evaluate(b"n,,n=user,r=N")
 
 
+@pytest.mark.parametrize("size", [1, 31, 33, 64])
+def test_proofs_of_another_size_are_wrong_passwords(size: int) -> None:
+    broker = server()
+    challenge = broker.evaluate(b"n,,n=user,r=N")
+    proof = base64.b64encode(bytes(size)).decode()
+    with pytest.raises(InvalidCredentials) as refused:
+        broker.evaluate(f"c=biws,r={attribute(challenge, 'r')},p={proof}".encode())
+    assert refused.value.detail == "wrong password of 'user'"
+
+
 def test_nothing_follows_completion() -> None:
     broker, peer = server(), client()
     run(broker, peer)

@@ -36,6 +36,13 @@ def test_text_is_that_of_kafka() -> None:
     assert parse_credential(SCRAM_SHA_256, TEXT) == credential
 
 
+@pytest.mark.parametrize("iterations", [1, 4096, 999_999_999])
+def test_iterations_of_stored_credentials(iterations: int) -> None:
+    # Others may have stored them; the server refuses too few when a client comes.
+    text = TEXT.replace("4096", str(iterations))
+    assert parse_credential(SCRAM_SHA_256, text).iterations == iterations
+
+
 def test_order_of_fields_is_free() -> None:
     assert parse_credential(SCRAM_SHA_256, ",".join(reversed(TEXT.split(",")))).salt == b"123"
 
@@ -58,6 +65,8 @@ def test_order_of_fields_is_free() -> None:
         TEXT.replace("4096", ""),
         TEXT.replace("4096", "4096.0"),
         TEXT.replace("4096", "1" * 20),
+        TEXT.replace("4096", "1" * 10),
+        TEXT.replace("4096", "\u0664"),
         TEXT.replace("MTIz", "MTIz" * 2000),
     ],
 )
@@ -92,6 +101,8 @@ def test_creation(mechanism: str) -> None:
 def test_iterations_are_within_the_limits_of_kafka(iterations: int) -> None:
     with pytest.raises(ValueError, match="from 4096 to 16384"):
         create_credential(SCRAM_SHA_256, PASSWORD, os.urandom, iterations)
+    with pytest.raises(ValueError, match="from 4096 to 16384"):
+        credential_from_salted_password(SCRAM_SHA_256, bytes(32), b"salt", iterations)
 
 
 @pytest.mark.parametrize("iterations", [4096, 16384])

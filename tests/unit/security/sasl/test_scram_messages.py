@@ -93,6 +93,17 @@ def test_malformed_client_first(message: bytes) -> None:
         parse_client_first(message)
 
 
+def test_mandatory_extensions_are_named() -> None:
+    for parse, message in (
+        (parse_client_first, b"n,,m=x,n=u,r=N"),
+        (parse_server_first, b"m=x,r=N,s=QQ==,i=4096"),
+    ):
+        with pytest.raises(ValueError, match="mandatory extensions"):
+            parse(message)
+    with pytest.raises(ValueError, match="too few attributes"):
+        parse_client_final(b"c=biws,r=N")
+
+
 def test_server_first() -> None:
     first = parse_server_first(b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096,x=y")
     assert first.nonce == "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"

@@ -53,6 +53,11 @@ def test_refresh_is_neither_past_nor_needlessly_late(
         assert at == NOW + 10_000
 
 
+def test_limits_are_allowed() -> None:
+    RefreshSettings(0.5, 0.0, 0, 0).check()
+    RefreshSettings(1.0, 0.25, 900, 3600).check()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -81,5 +86,6 @@ def test_retries_back_off_within_the_time_left() -> None:
         10_000,
     ]
     assert retry_wait_ms(3, 100, 250) == 250
+    assert retry_wait_ms(1, 100, 1) == 1
     assert retry_wait_ms(1, 100, 0) is None
     assert retry_wait_ms(1, 100, -5) is None

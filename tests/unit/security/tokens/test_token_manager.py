@@ -80,7 +80,8 @@ def test_creation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "lifetime"), [(0, 7 * DAY), (-1, 7 * DAY), (5, 5), (8 * DAY, 7 * DAY), (2 * DAY, 2 * DAY)]
+    ("asked", "lifetime"),
+    [(0, 7 * DAY), (1, 1), (-1, 7 * DAY), (5, 5), (8 * DAY, 7 * DAY), (2 * DAY, 2 * DAY)],
 )
 def test_lifetime_is_bounded(asked: int, lifetime: int) -> None:
     information = created(manager(), max_ms=asked).information
@@ -138,6 +139,20 @@ def test_expiration() -> None:
     capped = token.information._replace(expiry_timestamp=NOW + 7 * DAY)
     assert tokens.expire(ALICE, token.hmac, 8 * DAY, NOW) == (token_id, capped, NOW + 7 * DAY)
     assert tokens.expire(ALICE, token.hmac, -1, NOW) == (token_id, None, NOW)
+    now = token.information._replace(expiry_timestamp=NOW)
+    assert tokens.expire(ALICE, token.hmac, 0, NOW) == (token_id, now, NOW)
+
+
+def test_removal_leaves_nothing_behind() -> None:
+    tokens = manager()
+    token, other = created(tokens), created(tokens)
+    for known in (token, other):
+        assert tokens.cache.credential(SCRAM_SHA_256, known.information.token_id, NOW)
+    tokens.cache.remove(token.information.token_id)
+    missing = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert code_of(lambda: tokens.expire(ALICE, token.hmac, -1, NOW)) == missing
+    assert tokens.cache.token_of_hmac(other.hmac) == other
+    assert [token_id for _, token_id in tokens.cache._credentials] == [other.information.token_id]
 
 
 def test_scan_for_expired_tokens() -> None:
@@ -187,6 +202,7 @@ def test_others_see_tokens_by_permission_only() -> None:
 def test_tokens_are_disabled_without_a_secret(secret: Secret | None) -> None:
     tokens = DelegationTokenManager(secret, TokenSettings(), os.urandom)
     assert not tokens.is_enabled
+    assert manager().is_enabled
     for call in (
         lambda: tokens.create(ALICE, ALICE, [], 0, NOW),
         lambda: tokens.renew(ALICE, b"", 0, NOW),
