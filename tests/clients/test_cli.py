@@ -101,6 +101,35 @@ def test_internal_option(run: Run, topic: str) -> None:
     run("topics", "delete", internal)
 
 
+def test_quota_commands(run: Run, topic: str) -> None:
+    user = ("--user", f"user of {topic}")
+    run("quotas", "set", *user, "producer_byte_rate=1000000", "request_percentage=50")
+    run("quotas", "set", *user, "--client-id", "app", "consumer_byte_rate=5", "--dry-run")
+    rows = [(row["quota"], row["value"]) for row in run("quotas", "list", *user, "--json").json]
+    assert rows == [("producer_byte_rate", 1_000_000), ("request_percentage", 50)]
+    assert run("quotas", "list", *user).lines[0].split() == ["USER", "CLIENT", "ID", "IP", "QUOTA", "VALUE"]
+    error = run("quotas", "set", *user, "consumer_byte_rate=0.5", status=1).error_line
+    assert "consumer_byte_rate" in error
+    run("quotas", "remove", *user, "producer_byte_rate", "request_percentage")
+    assert run("quotas", "list", *user, "--json").json == []
+
+
+def test_user_commands(run: Run, topic: str) -> None:
+    user = f"user of {topic}"
+    added = run("users", "add", user, stdin=b"hunter2\n")
+    assert "hunter2" not in added.out + added.err
+    run("users", "add", user, "--mechanism", "scram-sha-512", "--iterations", "8192", stdin=b"other")
+    listed = [row for row in run("users", "list", "--json").json if row["user"] == user]
+    assert {row["mechanism"]: row["iterations"] for row in listed} == {
+        "SCRAM-SHA-256": 4096,
+        "SCRAM-SHA-512": 8192,
+    }
+    run("users", "remove", user, "--mechanism", "SCRAM-SHA-256")
+    run("users", "remove", user)
+    assert user not in run("users", "list").out
+    assert user in run("users", "remove", user, status=1).error_line
+
+
 def test_create_existing_topic(run: Run, topic: str) -> None:
     run("topics", "create", topic, "--dry-run")
     run("topics", "create", topic)

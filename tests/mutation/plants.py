@@ -10,6 +10,7 @@ from tests.mutation.plants_coordinators import COORDINATOR_PLANTS
 from tests.mutation.plants_followers import FOLLOWER_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
 from tests.mutation.plants_membership import MEMBERSHIP_PLANTS
+from tests.mutation.plants_quotas import QUOTA_PLANTS
 from tests.mutation.plants_replication import REPLICATION_PLANTS
 from tests.mutation.plants_sasl import SASL_PLANTS
 from tests.mutation.plants_tls import TLS_PLANTS
@@ -24,6 +25,7 @@ PLANTS = [
     *FOLLOWER_PLANTS,
     *COORDINATOR_PLANTS,
     *CLIENT_PLANTS,
+    *QUOTA_PLANTS,
     *SASL_PLANTS,
     *TLS_PLANTS,
 ]

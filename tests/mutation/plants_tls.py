@@ -1,4 +1,4 @@
-"""Bugs in TLS that let somebody in, show a secret or use up memory, each with the tests that must notice it."""
+"""Bugs in TLS that let somebody in, show a secret or use up memory, each with the tests that notice it."""
 
 from __future__ import annotations
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 import subprocess
+import time
 import uuid
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import abc as aiokafka_abc
 from tests.support.secured_broker import SecuredBroker, password_of
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 TIMEOUT_S: Final = 20
 MESSAGE: Final = b"secured record"
@@ -33,7 +43,7 @@ def odradek_blocking(
     with Consumer(options, auto_offset_reset="earliest", group_id=f"group-{uuid.uuid4()}") as consumer:
         consumer.subscribe([topic])
         for record in consumer:
-            return bytes(record.value)
+            return bytes(record.value or b"")
     raise AssertionError("no record")
 
 
@@ -51,7 +61,7 @@ def odradek_asyncio(
         async with Consumer(options, auto_offset_reset="earliest", group_id=group) as consumer:
             consumer.subscribe([topic])
             async for record in consumer:
-                return bytes(record.value)
+                return bytes(record.value or b"")
         raise AssertionError("no record")
 
     return asyncio.run(exchange())
@@ -77,8 +87,6 @@ def confluent(
     problems: list[str] = []
     options["error_cb"] = lambda error: problems.append(str(error))
     if mechanism == "OAUTHBEARER":
-        import time
-
         options["oauth_cb"] = lambda _: (token, time.time() + 3600)
     producer = Producer(options | {"message.timeout.ms": 6000})
     failures: list[Any] = []
@@ -92,7 +100,7 @@ def confluent(
         message = consumer.poll(TIMEOUT_S)
         if message is None or message.error():
             raise Refused(f"{message and message.error()} {problems}")
-        return bytes(message.value())
+        return bytes(message.value() or b"")
     finally:
         consumer.close()
 
@@ -100,11 +108,8 @@ def confluent(
 def kafka_python(
     broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
-    from kafka import KafkaConsumer, KafkaProducer
-
     options = _python_options(broker, protocol, mechanism, user)
     if mechanism == "OAUTHBEARER":
-        from kafka.sasl.oauth import AbstractTokenProvider
 
         class Provider(AbstractTokenProvider):
             def token(self) -> str:
@@ -132,17 +137,12 @@ def kafka_python(
 def aiokafka(
     broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
-    import ssl
-
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-    from aiokafka.abc import AbstractTokenProvider
-
     options = _python_options(broker, protocol, mechanism, user)
     if (path := options.pop("ssl_cafile", None)) is not None:
         options["ssl_context"] = ssl.create_default_context(cafile=path)
     if mechanism == "OAUTHBEARER":
 
-        class Provider(AbstractTokenProvider):
+        class Provider(aiokafka_abc.AbstractTokenProvider):
             async def token(self) -> str:
                 return token or ""
 

@@ -24,6 +24,7 @@ THEIRS = {
     "FetchPartitionData",
     "LogAppendInfo",
     "PartitionInfo",
+    "ScramCredentialInfo",
     "SetDataOp",
     "data_loss",
 }

@@ -33,6 +33,7 @@ from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.quotas.quota_managers import QuotaManagers
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
+from odradek.broker.requests.metered_dispatch import enforce_quotas
 from odradek.broker.requests.request_meter import RequestMeters
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
 from odradek.broker.scram_credentials import ScramCredentialCache
@@ -332,7 +333,8 @@ class Broker:
         )
         context = self._make_context(membership, requests, socket_server)
         dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
-        dispatcher.enforce_quotas(RequestMeters(self._client_configs.quotas, muter.mute, clock.monotonic_ns))
+        quotas = self._client_configs.quotas
+        enforce_quotas(dispatcher, context, RequestMeters(quotas, muter.mute, clock.monotonic_ns))
         sessions.dispatch = dispatcher.dispatch
         local_session = LocalSession(f"broker-{self.broker_id}", factory.inter_broker_listener)
         requests.call_local = partial(dispatcher.call, session=local_session)

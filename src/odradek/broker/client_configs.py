@@ -62,12 +62,15 @@ class ClientConfigs:
             if ip is not None:
                 rates = _parse(config_type, name, config, IP_QUOTAS)
                 self.connection_rates.set_ip_rate(ip, rates.get(CONNECTION_CREATION_RATE))
+                log.info("quotas_changed", entity=f"{config_type}/{name}", **rates)
             return
         entity = parse_quota_entity(config_type, name)
         if entity is None:
             log.warning("quota_entity_ignored", entity=f"{config_type}/{name}")
             return
-        self.quotas.update(entity, _parse(config_type, name, config, CLIENT_QUOTAS))
+        quotas = _parse(config_type, name, config, CLIENT_QUOTAS)
+        self.quotas.update(entity, quotas)
+        log.info("quotas_changed", entity=f"{config_type}/{name}", **quotas)
         if config_type == USERS and isinstance(entity.user, str) and entity.client_id is None:
             self.credentials.update(entity.user, config)
 

@@ -122,7 +122,9 @@ def set_(
     """
     entity = _entity(user, default_user, client_id, default_client_id, ip, default_ip)
     _require_entity(entity)
-    changes = {key: _number(key, text) for key, text in parse_pairs(quotas, "quota").items()}
+    changes: dict[str, float | None] = {
+        key: _number(key, text) for key, text in parse_pairs(quotas, "quota").items()
+    }
     _alter(entity, changes, dry_run, json, Target(bootstrap, extra))
 
 

@@ -14,21 +14,10 @@ UNAVAILABLE = {
     "alter.config.policy.class.name": "com.example.Policy",
     "principal.builder.class": "com.example.Principals",
     "security.providers": "com.example.Providers",
-    "ssl.client.auth": "required",
-    "ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/",
-    "connections.max.reauth.ms": "3600000",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-    "sasl.jaas.config": "com.example.Login required;",
-    "sasl.server.callback.handler.class": "com.example.Handler",
-    "sasl.oauthbearer.expected.audience": "kafka",
-    "sasl.oauthbearer.expected.issuer": "https://example.com",
-    "sasl.oauthbearer.jwks.endpoint.url": "https://example.com/jwks",
-    "delegation.token.master.key": "secret",
-    "delegation.token.secret.key": "secret",
+    "ssl.engine.factory.class": "com.example.Engines",
     "password.encoder.secret": "secret",
     "password.encoder.old.secret": "secret",
     "client.quota.callback.class": "com.example.Quotas",
-    "max.connection.creation.rate": "10",
     "zookeeper.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256",
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
@@ -38,9 +27,7 @@ OF_AUTHORIZER = {
     "authorizer.zookeeper.ssl.client.enable": "true",
 }
 ON_LISTENERS = [
-    ("listener.name.internal.ssl.client.auth", "required"),
-    ("listener.name.internal.max.connection.creation.rate", "10"),
-    ("listener.name.internal.scram-sha-256.sasl.jaas.config", "com.example.Login required;"),
+    ("listener.name.internal.ssl.engine.factory.class", "com.example.Engines"),
 ]
 
 
@@ -82,7 +69,8 @@ def test_unavailable_setting_cannot_be_set_at_run_time(name: str, value: str, pe
 
 def test_stored_override_of_an_unavailable_setting_is_skipped_with_a_line() -> None:
     config = DynamicBrokerConfig({})
-    [line] = config.set_broker_overrides({"ssl.client.auth": "required", "log.retention.ms": "5"})
-    assert line.startswith("ssl.client.auth: ")
+    name = "ssl.engine.factory.class"
+    [line] = config.set_broker_overrides({name: "com.example.Engines", "log.retention.ms": "5"})
+    assert line.startswith(f"{name}: ")
     assert config.broker_overrides == {"log.retention.ms": "5"}
-    assert config.broker[broker.SSL_CLIENT_AUTH] == "none"
+    assert config.broker[broker.SSL_ENGINE_FACTORY_CLASS] is None

@@ -18,7 +18,6 @@ REJECTED = {
     "key.deserializer",
     "key.serializer",
     "partitioner.class",
-    "security.protocol",
     "value.deserializer",
     "value.serializer",
 }

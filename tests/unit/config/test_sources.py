@@ -148,12 +148,14 @@ def test_listening_on_all_interfaces_reports_both_problems_at_once() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_unavailable_protocol_is_reported_first_with_advice(protocol: str) -> None:
+def test_only_listener_must_be_the_one_between_brokers(protocol: str) -> None:
+    listeners = [f"listeners={protocol}://127.0.0.1:9093"]
     with pytest.raises(ConfigError) as error:
-        load(None, {}, [f"listeners={protocol}://127.0.0.1:9093"])
+        load(None, {}, listeners)
     (problem,) = error.value.problems
-    assert problem.startswith(f"listeners: {protocol}://127.0.0.1:9093: {protocol} is not available yet")
-    assert "listeners=PLAINTEXT://127.0.0.1:9093" in problem
+    assert problem.startswith("inter.broker.listener.name must be a listener name")
+    loaded = load(None, {}, [*listeners, f"security.inter.broker.protocol={protocol}"])
+    assert loaded.settings[broker.SECURITY_INTER_BROKER_PROTOCOL] == protocol
 
 
 def test_unavailable_setting_is_reported_with_other_problems() -> None:

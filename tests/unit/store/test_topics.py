@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,9 @@ from odradek.store.configs import (
     delete_expired_config_changes,
     read_config,
     read_configs,
+    read_pair_configs,
+    read_user_pair_configs,
+    update_config,
     watch_config_changes,
 )
 from odradek.store.consumer_offsets import read_consumer_offsets, write_consumer_offset
@@ -252,6 +256,78 @@ def test_invalid_notification_does_not_hide_others(run_on_store) -> None:
         await change_config(store, "topics", "a", {})
         await store.create(f"{znode_paths.CONFIG_CHANGES}/config_change_", b"garbage", sequence=True)
         assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/a", None]
+
+    run_on_store(scenario)
+
+
+def test_config_of_a_pair_is_created_and_removed_with_its_parents(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_top_level_paths(store)
+        for name in ("alice/clients/a", "alice/clients/b", "bob/clients/a"):
+            await update_config(store, "users", name, lambda config: {**config, "k": "1"})
+        await update_config(store, "users", "bob", lambda config: {"own": "1"})
+        names = ("alice/clients/a", "alice/clients/b", "bob/clients/a")
+        assert await read_pair_configs(store) == {name: {"k": "1"} for name in names}
+        assert set(await read_user_pair_configs(store, "alice")) == {"alice/clients/a", "alice/clients/b"}
+        assert await read_user_pair_configs(store, "nobody") == {}
+        for name in ("alice/clients/a", "bob/clients/a"):
+            await update_config(store, "users", name, lambda config: {})
+        assert sorted(await store.children("/config/users")) == ["alice", "bob"]
+        assert await store.exists("/config/users/bob/clients") is None
+        assert await read_config(store, "users", "bob") == {"own": "1"}
+        await update_config(store, "users", "alice/clients/b", lambda config: {})
+        assert await store.children("/config/users") == ["bob"]
+        changes = [change.entity_path for change in await watch_config_changes(store)]
+        assert changes[-1] == "users/alice/clients/b"
+        await update_config(store, "users", "nobody/clients/a", lambda config: {})
+        assert await store.children("/config/users") == ["bob"]
+        assert len(await watch_config_changes(store)) == len(changes), "nothing has changed"
+
+    run_on_store(scenario)
+
+
+def test_config_of_a_user_with_client_ids_is_emptied_and_kept(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        for name in ("alice", "alice/clients/a"):
+            await update_config(store, "users", name, lambda config: {"k": "1"})
+        await update_config(store, "users", "alice", lambda config: {})
+        assert await read_config(store, "users", "alice") == {}
+        assert await read_pair_configs(store) == {"alice/clients/a": {"k": "1"}}
+
+    run_on_store(scenario)
+
+
+def test_concurrent_updates_of_a_config_are_all_kept(run_on_store) -> None:
+    def add(number: int, config: dict[str, str]) -> dict[str, str]:
+        return {**config, f"k{number}": "1"}
+
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        stores = [ensemble.connect() for _ in range(5)]
+        await create_top_level_paths(stores[0])
+        name = "alice/clients/a"
+        await asyncio.gather(
+            *(
+                update_config(store, "users", name, partial(add, number))
+                for number, store in enumerate(stores)
+            )
+        )
+        assert len(await read_config(stores[0], "users", name)) == 5
+
+    run_on_store(scenario)
+
+
+def test_rejected_update_writes_nothing(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+
+        def reject(config: dict[str, str]) -> dict[str, str]:
+            raise KeyError("no")
+
+        with pytest.raises(KeyError):
+            await update_config(store, "users", "alice", reject)
+        assert await store.exists("/config") is None
 
     run_on_store(scenario)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.request_meter import mutation_quota
 from odradek.broker.topics.topic_planning import PartitionIncrease
 from odradek.model.acl_enums import AclResourceType
 from odradek.model.acl_operations import AclOperation
@@ -30,7 +31,7 @@ async def create_partitions(
     outcomes = await context.broker.admin_manager.create_partitions(
         increases,
         request.timeout_ms,
-        context.mutation_quota(STRICT_QUOTA_SINCE),
+        mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE),
         validate_only=request.validate_only,
     )
     results = [

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from odradek.broker.requests.authorization import NO_NAMES
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.request_meter import mutation_quota
 from odradek.broker.topics.admin import TopicResult
 from odradek.broker.topics.topic_planning import NewTopic
 from odradek.config.dynamic.describe_configs import describe_topic
@@ -41,7 +42,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     outcomes = await context.broker.admin_manager.create_topics(
         new_topics,
         request.timeout_ms,
-        context.mutation_quota(STRICT_QUOTA_SINCE),
+        mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE),
         validate_only=request.validate_only,
     )
     results = {

@@ -6,6 +6,7 @@ The response waits until the topic is deleted, or for the timeout; ``delete.topi
 from __future__ import annotations
 
 from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.request_meter import mutation_quota
 from odradek.model.acl_enums import AclResourceType
 from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import BrokerError, ErrorCode
@@ -39,7 +40,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             names.append(name)
         else:
             results.append(_denied_result(state, name, context))
-    quota = context.mutation_quota(STRICT_QUOTA_SINCE)
+    quota = mutation_quota(context.meter, is_strict=context.version >= STRICT_QUOTA_SINCE)
     for outcome in await context.broker.admin_manager.delete_topics(
         list(dict.fromkeys(names)), request.timeout_ms, quota
     ):

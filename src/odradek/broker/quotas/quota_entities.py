@@ -21,7 +21,11 @@ As in Kafka, a client without a client id has none of the quotas of client ids, 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple
+
+NAME_CHARACTERS_MAX: Final = 256
+"""Longer names are counted by their hash."""
 
 
 class DefaultName:
@@ -83,23 +87,36 @@ class QuotaTable:
             if bound is None:
                 bound = bounds.get((user, DEFAULT))
             if bound is not None:
-                return AppliedQuota((user, client_id), bound)
+                return _applied(user, client_id, bound)
         bound = bounds.get((user, None))
         if bound is not None:
-            return AppliedQuota((user, ""), bound)
+            return _applied(user, "", bound)
         if client_id and self._pair_count:
             bound = bounds.get((DEFAULT, client_id))
             if bound is None:
                 bound = bounds.get((DEFAULT, DEFAULT))
             if bound is not None:
-                return AppliedQuota((user, client_id), bound)
+                return _applied(user, client_id, bound)
         bound = bounds.get((DEFAULT, None))
         if bound is not None:
-            return AppliedQuota((user, ""), bound)
+            return _applied(user, "", bound)
         if client_id:
             bound = bounds.get((None, client_id))
             if bound is None:
                 bound = bounds.get((None, DEFAULT))
             if bound is not None:
-                return AppliedQuota(("", client_id), bound)
+                return _applied("", client_id, bound)
         return None
+
+
+def _applied(user: str, client_id: str, bound: float) -> AppliedQuota:
+    if len(user) > NAME_CHARACTERS_MAX or len(client_id) > NAME_CHARACTERS_MAX:
+        return AppliedQuota((_shorten(user), _shorten(client_id)), bound)
+    return AppliedQuota((user, client_id), bound)
+
+
+def _shorten(name: str) -> str:
+    """Return a name to count by. Clients choose long ids; what is remembered of each must be bounded."""
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    return hashlib.sha256(name.encode(errors="replace")).hexdigest()

@@ -14,7 +14,7 @@ ANY: Final = 2
 
 
 class FilterComponent(Protocol):
-    """What a request requires of one entity type."""
+    """Requirement of a request on one entity type."""
 
     @property
     def entity_type(self) -> str: ...

@@ -13,10 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.network.request_queue import RequestQueue
-from odradek.broker.quotas.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from odradek.broker.requests.authorization import ALL_OPERATIONS, NO_NAMES, OPERATIONS, denial
 from odradek.broker.requests.pending_response import PendingResponse
-from odradek.broker.requests.request_meter import MeteredSteps, with_throttle_time
 from odradek.model.acl_enums import CLUSTER_NAME, AclResourceType
 from odradek.model.acl_operations import AclOperation, bit_field
 from odradek.model.client_errors import UnsupportedVersion
@@ -34,7 +32,7 @@ from odradek.wire.server_connection import Request
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
     from odradek.broker.requests.context import BrokerContext
-    from odradek.broker.requests.request_meter import RequestMeter, RequestMeters
+    from odradek.broker.requests.request_meter import RequestMeter
     from odradek.security.acls.authorizer import AclAuthorizer
 
 API_VERSIONS_KEY = 18
@@ -57,22 +55,14 @@ class RequestContext:
         client_id: str | None,
         session: Session | LocalSession,
         authorizer: AclAuthorizer | None,
-        meter: RequestMeter | None = None,
     ) -> None:
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.session = session
-        self.meter = meter
-        """Measures the request if quotas are set."""
         self.authorizer = authorizer
         """None if everything is allowed: without an authorizer, and for this broker itself."""
-
-    def mutation_quota(self, strict_since: int) -> ControllerMutationQuota:
-        """Return the quota of created and deleted partitions; the API rejects violations since a version."""
-        if self.meter is None:
-            return UNBOUNDED
-        return self.meter.mutation_quota(is_strict=self.version >= strict_since)
+        self.meter: RequestMeter | None = None  # set while there are quotas
 
     def is_allowed(
         self, operation: AclOperation, resource_type: AclResourceType, name: str, log_if_denied: bool = True
@@ -227,18 +217,9 @@ class Dispatcher:
         self._context = context
         self._authorizer = context.authorizer
         self._routes: dict[tuple[int, int], Route] = {}
-        self._meters: RequestMeters | None = None
-        """Set while quotas are set: requests are measured."""
+        self.dispatch_metered: Callable[[Request, Session, Route], None] | None = None
+        """Set while there are quotas; see ``metered_dispatch``."""
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def enforce_quotas(self, meters: RequestMeters) -> None:
-        """Measure and throttle requests while any quota is set."""
-
-        def on_enabled_changed(is_enabled: bool) -> None:
-            self._meters = meters if is_enabled else None
-
-        meters.quotas.on_enabled_changed = on_enabled_changed
-        on_enabled_changed(meters.quotas.is_enabled)
 
     def dispatch(self, request: Request, session: Session) -> None:
         """Start a request. Its response goes to the session, now or on completion.
@@ -248,8 +229,8 @@ class Dispatcher:
         route = self._routes.get((request.api_key, request.api_version))
         if route is None:
             route = self._find_route(request)
-        if self._meters is not None:
-            self._dispatch_metered(self._meters.start(request, session), request, session, route)
+        if self.dispatch_metered is not None:
+            self.dispatch_metered(request, session, route)
             return
         message, _ = route.decode(request.frame, request.body_position)
         context = RequestContext(
@@ -258,64 +239,8 @@ class Dispatcher:
         try:
             result = route.handle(message, context)
         except BrokerError as error:
-            result = _error_response(route, message, error)
-        self._complete(session, request, route, message, result)
-
-    def _dispatch_metered(
-        self, meter: RequestMeter, request: Request, session: Session, route: Route
-    ) -> None:
-        message, _ = route.decode(request.frame, request.body_position)
-        context = RequestContext(
-            self._context, request.api_version, request.client_id, session, self._authorizer, meter
-        )
-        try:
-            result = route.handle(message, context)
-        except BrokerError as error:
-            result = _error_response(route, message, error)
-        result = self._throttle(meter, request, route, message, result)
-        self._complete(session, request, route, message, result)
-        meter.end()
-
-    def _throttle(
-        self, meter: RequestMeter, request: Request, route: Route, message: Any, result: Any
-    ) -> Any:
-        """Return a result whose response is recorded, and has the throttle time, once it is there."""
-        kind = type(result)
-        if kind is PendingResponse:
-            meter.pause()
-            throttled: PendingResponse[Any] = PendingResponse()
-
-            def complete(value: Any) -> None:
-                meter.resume()
-                throttled.complete(self._throttle(meter, request, route, message, value))
-
-            result.then(complete)
-            return throttled
-        if isinstance(result, Coroutine):
-            meter.pause()
-            return self._throttle_coroutine(meter, request, route, message, result)
-        throttle_ms = meter.finish(has_response=kind is not NoResponse)
-        if throttle_ms == 0 or kind is NoResponse:
-            return result
-        if kind is EncodedResponse:
-            result = _decode(result, route.response, request.api_version)
-        return with_throttle_time(result, throttle_ms)
-
-    async def _throttle_coroutine(
-        self,
-        meter: RequestMeter,
-        request: Request,
-        route: Route,
-        message: Any,
-        coroutine: Coroutine[Any, Any, Any],
-    ) -> Any:
-        try:
-            result = await MeteredSteps(coroutine, meter)
-        except BrokerError as error:
-            result = _error_response(route, message, error)
-        except (Unavailable, SessionExpired) as error:
-            result = _error_response(route, message, _store_error(error, route))
-        return self._throttle(meter, request, route, message, result)
+            result = make_error_response(route, message, error)
+        self.complete(session, request, route, message, result)
 
     async def call(self, request: Any, session: LocalSession, *, version_max: int | None = None) -> Any:
         """Handle a request object of this broker itself; return its response object.
@@ -339,11 +264,11 @@ class Dispatcher:
             while (kind := type(result)) is PendingResponse or isinstance(result, Coroutine):
                 result = await (_wait(result) if kind is PendingResponse else result)
         except BrokerError as error:
-            return _error_response(route, message, error)
+            return make_error_response(route, message, error)
         except (Unavailable, SessionExpired) as error:
-            return _error_response(route, message, _store_error(error, route))
+            return make_error_response(route, message, store_error(error, route))
         if type(result) is EncodedResponse:
-            return _decode(result, api.response, version)
+            return decode_response(result, api.response, version)
         return result
 
     async def drain(self) -> None:
@@ -351,7 +276,7 @@ class Dispatcher:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _complete(self, session: Session, request: Request, route: Route, message: Any, result: Any) -> None:
+    def complete(self, session: Session, request: Request, route: Route, message: Any, result: Any) -> None:
         """Send a response, or wait for the result of a pending response or a coroutine."""
         kind = type(result)
         if kind is route.response:
@@ -368,7 +293,7 @@ class Dispatcher:
     ) -> None:
         """Called from within another session's request, which an exception here must not disturb."""
         try:
-            self._complete(session, request, route, message, result)
+            self.complete(session, request, route, message, result)
         except Exception as error:  # noqa: BLE001 - the edge of a connection
             _close_session(session, route, error)
 
@@ -384,10 +309,10 @@ class Dispatcher:
             try:
                 response = await coroutine
             except BrokerError as error:
-                response = _error_response(route, message, error)
+                response = make_error_response(route, message, error)
             except (Unavailable, SessionExpired) as error:
-                response = _error_response(route, message, _store_error(error, route))
-            self._complete(session, request, route, message, response)
+                response = make_error_response(route, message, store_error(error, route))
+            self.complete(session, request, route, message, response)
         except Exception as error:  # noqa: BLE001 - the edge of a connection
             _close_session(session, route, error)
 
@@ -440,7 +365,7 @@ async def _wait(pending: PendingResponse[Any]) -> Any:
     return await done
 
 
-def _decode(encoded: EncodedResponse, response: type, version: int) -> Any:
+def decode_response(encoded: EncodedResponse, response: type, version: int) -> Any:
     body = b"".join(part.read() if isinstance(part, FileSlice) else part for part in encoded.parts)
     return decoder(response, version)(memoryview(body), 0)[0]
 
@@ -457,13 +382,13 @@ def _send(session: Session, request: Request, route: Route, response: Any) -> No
         session.send_response(request, route.encode(response))
 
 
-def _error_response(route: Route, message: Any, error: BrokerError) -> Any:
+def make_error_response(route: Route, message: Any, error: BrokerError) -> Any:
     if route.error_response is None:
         raise AssertionError(f"{route.name} has no error response") from error
     return route.error_response(message, error.code, error.message)
 
 
-def _store_error(error: StoreError, route: Route) -> BrokerError:
+def store_error(error: StoreError, route: Route) -> BrokerError:
     """Return the retriable error for a store that cannot be used now: full disk, or no session."""
     log.error("store_unavailable", api=route.name, reason=str(error))
     return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

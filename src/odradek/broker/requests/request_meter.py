@@ -8,7 +8,6 @@ brokers are exempt.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -192,10 +191,6 @@ class MeteredSteps:
                 error = raised
 
 
-def with_throttle_time(response: Any, throttle_ms: int) -> Any:
-    """Return a copy of a response with a throttle time; the response may be shared with other requests."""
-    if "throttle_time_ms" not in type(response).FIELDS:
-        return response
-    response = copy.copy(response)
-    response.throttle_time_ms = throttle_ms
-    return response
+def mutation_quota(meter: RequestMeter | None, *, is_strict: bool) -> ControllerMutationQuota:
+    """Return the quota of the partitions that a request creates or deletes, also if it is not measured."""
+    return UNBOUNDED if meter is None else meter.mutation_quota(is_strict=is_strict)

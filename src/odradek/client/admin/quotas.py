@@ -85,12 +85,13 @@ class ClientQuotasApi(AdminApi):
         >>> admin.alter_client_quotas({app: {"producer_byte_rate": None}})
         >>> admin.close()
         """
+        entries = {
+            entity: AlterClientQuotasRequestEntryData(_entity_data(entity), _ops(quotas))
+            for entity, quotas in changes.items()
+        }
 
         def request(keys: Sequence[ClientQuotaEntity], timeout_ms: int) -> AlterClientQuotasRequest:
-            entries = [
-                AlterClientQuotasRequestEntryData(_entity_data(key), _ops(changes[key])) for key in keys
-            ]
-            return AlterClientQuotasRequest(entries, validate_only)
+            return AlterClientQuotasRequest([entries[key] for key in keys], validate_only)
 
         handler: AdminApiHandler[ClientQuotaEntity, None] = AdminApiHandler(
             call="alter client quotas",

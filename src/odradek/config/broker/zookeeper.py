@@ -77,7 +77,6 @@ ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = password(
     "zookeeper.ssl.truststore.password",
     MEDIUM,
     "Password of the trust store for ZooKeeper. Not needed for PEM.",
-    inert=True,
 )
 
 ZOOKEEPER_SSL_TRUSTSTORE_TYPE = string(

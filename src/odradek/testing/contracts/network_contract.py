@@ -451,6 +451,44 @@ class NetworkContract:
 
         run_on_network(scenario)
 
+    def test_paused_listener_accepts_later(self, run_on_network: RunOnNetwork) -> None:
+        async def scenario(network: Network) -> None:
+            accepted: list[Collector] = []
+
+            def accept(connection: Connection) -> Collector:
+                accepted.append(Collector())
+                socket.pause()
+                return accepted[-1]
+
+            socket = await network.listen(HOST, 0, accept)
+            dialled = [
+                await network.dial(HOST, socket.port, lambda _: Collector(), _TIMEOUT_MS) for _ in range(3)
+            ]
+            for count in (1, 2):
+                await until(lambda: bool(accepted))
+                await wait_until_quiet()
+                assert len(accepted) == count
+                socket.resume()
+            await until(lambda: len(accepted) == 3)
+            dialled[2].send([b"late"])
+            await until(lambda: accepted[2].received == b"late")
+            for connection in dialled:
+                connection.close()
+            socket.close()
+
+        run_on_network(scenario)
+
+    def test_paused_listener_can_be_closed(self, run_on_network: RunOnNetwork) -> None:
+        async def scenario(network: Network) -> None:
+            socket = await network.listen(HOST, 0, lambda _: Collector())
+            socket.pause()
+            socket.pause()
+            socket.close()
+            socket.resume()
+            await _expect_refusal(network, socket.port)
+
+        run_on_network(scenario)
+
 
 async def _send_unreadable(network: Network, part: FileSlice) -> None:
     pair = await ConnectionPair.connect(network)

@@ -90,7 +90,7 @@ def test_quotas_are_described_as_set(run_scenario):
         for version in range(2):
             assert await describe(harness, version=version) == everything
         assert await describe(harness, strict=True) == {}
-        cases = [
+        cases: list[tuple[list[ComponentData], bool, set[Any]]] = [
             ([ComponentData("user", ANY, None)], False, {user, default, pair}),
             ([ComponentData("user", ANY, None)], True, {user, default}),
             ([ComponentData("user", EXACT, "a b")], False, {user, pair}),
@@ -155,9 +155,10 @@ def test_nodes_without_quotas_are_removed_and_credentials_stay(run_scenario):
     async def scenario(harness):
         store = harness.broker._membership.store
         await change_config(store, "users", "kept", {"SCRAM-SHA-256": "secret"})
-        for entity in ({"user": "kept"}, {"user": "u", "client-id": "c"}, {"user": "u"}):
+        entities: list[Entity] = [{"user": "kept"}, {"user": "u", "client-id": "c"}, {"user": "u"}]
+        for entity in entities:
             await alter(harness, entity, producer_byte_rate=1.0)
-        for entity in ({"user": "kept"}, {"user": "u"}):
+        for entity in (entities[0], entities[2]):
             await alter(harness, entity, producer_byte_rate=None, unknown=None)
         assert await describe(harness) == {(("user", "u"), ("client-id", "c")): {"producer_byte_rate": 1}}
         await alter(harness, {"user": "u", "client-id": "c"}, producer_byte_rate=None)
@@ -248,7 +249,7 @@ def test_quota_is_changed_and_removed_live(run_scenario):
         assert (await produce(harness, client, 20_000)).throttle_time_ms > 10_000
         await alter(harness, entity, producer_byte_rate=None)
         assert (await produce(harness, client, 20_000)).throttle_time_ms == 0
-        assert harness.broker._dispatcher._meters is None
+        assert harness.broker._dispatcher.dispatch_metered is None
 
     run_scenario(scenario)
 
@@ -322,12 +323,15 @@ def test_follower_fetches_are_exempt(run_scenario):
     async def scenario(harness):
         await harness.create("orders", settings=KEPT)
         await harness.produce("orders", bytes(50_000))
-        await alter(harness, {"user": None}, consumer_byte_rate=1.0, request_percentage=0.0)
+        await alter(harness, {"user": None}, consumer_byte_rate=1.0, request_percentage=-1.0)
         follower = await harness.memory_broker.connect("broker-7")
         for _ in range(3):
             request = harness.fetch_request("orders", version=12, replica_id=7)
             response = await follower.request(1, 12, request)
             assert response.throttle_time_ms == 0
+        consumer = await harness.memory_broker.connect("consumer")
+        response = await consumer.request(1, 12, harness.fetch_request("orders", version=12))
+        assert response.throttle_time_ms > 0
 
     run_scenario(scenario)
 
@@ -431,11 +435,13 @@ def test_all_brokers_enforce_a_quota_and_learn_missed_changes_with_a_new_session
             assert (await client.request(ALTER, 1, request)).entries[0].error_code == 0
         await asyncio.sleep(0.1)
         assert [quota.produce.quota("removed", "") for quota in quotas] == [5, 5]
+        brokers[1].pause()
         await brokers[1].expire_session()
         request = AlterClientQuotasRequest(
             [entry_of({"user": "removed"}, {"producer_byte_rate": None})], False
         )
         assert (await client.request(ALTER, 1, request)).entries[0].error_code == 0
+        brokers[1].resume()
         await asyncio.sleep(10)
         for quota in quotas:
             assert (quota.produce.quota("removed", ""), quota.produce.quota("kept", "")) == (None, 5)

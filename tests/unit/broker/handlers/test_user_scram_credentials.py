@@ -194,7 +194,8 @@ def test_only_the_controller_alters_and_all_brokers_know():
         brokers = [await cluster.start(broker_id=number) for number in (1, 2)]
         await asyncio.sleep(1)
         clients = [await broker.connect() for broker in brokers]
-        is_controller = [broker.broker._membership.is_controller for broker in brokers]
+        memberships: list[Any] = [broker.broker._membership for broker in brokers]
+        is_controller = [membership.is_controller for membership in memberships]
         assert sorted(is_controller) == [False, True]
         for leads, client in sorted(zip(is_controller, clients, strict=True), key=lambda pair: pair[0]):
             request = AlterUserScramCredentialsRequest([], [upsert("alice"), upsert("alice", SHA_512)])

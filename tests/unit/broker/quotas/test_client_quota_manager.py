@@ -269,3 +269,13 @@ def test_number_of_sensors_is_bounded() -> None:
     assert manager.sensor_count == 10
     assert manager.record_and_get_throttle_time_ms("", "client-999", 0, 0) > 0, "the last ones are kept"
     assert manager.record_and_get_throttle_time_ms("", "client-0", 0, 0) == 0
+
+
+def test_memory_of_long_client_ids_is_bounded() -> None:
+    manager = make_manager()
+    manager.update_quota(client(DEFAULT), 10)
+    names = ["x" * 32_000 + str(number) for number in range(3)]
+    for name in names:
+        assert manager.record_and_get_throttle_time_ms("", name, 80, 0) == 0, "they are counted apart"
+    assert manager.record_and_get_throttle_time_ms("", names[0], 80, 0) > 0
+    assert all(len(key) <= 256 for keys in manager._sensors._entries for key in keys)  # type: ignore[attr-defined]

@@ -1,9 +1,12 @@
-"""Quotas in the request path: what is recorded, which throttle time is sent, and whether the session is muted."""
+"""Quotas in the request path: what is recorded, the throttle time that is sent, and the muted session."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +16,9 @@ from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.quotas.quota_entities import QuotaEntity
 from odradek.broker.quotas.quota_managers import QuotaManagers
 from odradek.broker.requests.dispatcher import Dispatcher, EncodedResponse, Handler, NoResponse
+from odradek.broker.requests.metered_dispatch import enforce_quotas
 from odradek.broker.requests.pending_response import PendingResponse
-from odradek.broker.requests.request_meter import RequestMeter, RequestMeters
+from odradek.broker.requests.request_meter import RequestMeter, RequestMeters, mutation_quota
 from odradek.config.broker import BY_NAME
 from odradek.config.definition import parse_settings
 from odradek.model.errors import BrokerError, ErrorCode
@@ -29,7 +33,19 @@ from odradek.wire.server_connection import Request
 HEARTBEAT, PRODUCE = 12, 0
 MS = 1_000_000
 ALICE = QuotaEntity("alice", None)
-NO_CONTEXT: Any = None
+NO_CONTEXT: Any = SimpleNamespace(authorizer=None)
+
+
+class SlowSession(StubSession):
+    """Session that takes time to send a response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_send: Callable[[], None] = lambda: None
+
+    def send_response(self, request: Request, parts: Any) -> None:
+        self.on_send()
+        super().send_response(request, parts)
 
 
 class Setup:
@@ -39,16 +55,15 @@ class Setup:
         self.now_ns = 10_000 * MS
         self.muted: list[int] = []
         self.quotas = QuotaManagers(parse_settings(BY_NAME, {}), lambda: self.now_ns // MS)
-        self.session = StubSession()
+        self.session = SlowSession()
         self.session.principal = user("alice")
         self.handle = handle
         self.api_key = api_key
         self.meters: list[RequestMeter | None] = []
         handler = Handler(api_key, range(12), lambda: (self._handle, _error_response))
         self.dispatcher = Dispatcher([handler], NO_CONTEXT, RequestQueue(10))
-        self.dispatcher.enforce_quotas(
-            RequestMeters(self.quotas, lambda session, ms: self.muted.append(ms), lambda: self.now_ns)
-        )
+        meters = RequestMeters(self.quotas, lambda session, ms: self.muted.append(ms), lambda: self.now_ns)
+        enforce_quotas(self.dispatcher, NO_CONTEXT, meters)
         if quotas is not None:
             self.quotas.update(ALICE, quotas)
 
@@ -115,7 +130,7 @@ def test_version_without_a_throttle_time_is_muted_too() -> None:
 
 def test_time_of_sending_counts_for_the_next_request() -> None:
     setup = Setup(respond_after(0), {"request_percentage": 1})
-    setup.session.send_response = lambda request, parts: setup.spend(5000)  # type: ignore[method-assign]
+    setup.session.on_send = lambda: setup.spend(5000)
     setup.dispatch()
     assert setup.muted == []
     setup.dispatch()
@@ -184,12 +199,16 @@ def test_errors_and_late_results_have_a_throttle_time() -> None:
         return fail()
 
     for handle in (raise_at_once, complete_with_a_coroutine, fail_later):
-        run_virtually(lambda handle=handle: main(handle))
+        run_virtually(partial(main, handle))
+
+
+def as_bytes(part: Any) -> bytes:
+    return bytes(part)
 
 
 def test_shared_encoded_response_is_not_modified() -> None:
     parts = parts_encoder(HeartbeatResponse, 1)(HeartbeatResponse(error_code=27))
-    before = [bytes(part) for part in parts]
+    before = list(map(as_bytes, parts))
 
     def handle(setup: Setup, context: Any) -> EncodedResponse:
         setup.spend(1000)
@@ -198,7 +217,7 @@ def test_shared_encoded_response_is_not_modified() -> None:
     setup = Setup(handle, {"request_percentage": 1})
     setup.dispatch()
     assert struct.unpack(">ih", setup.session.responses[0][1]) == (1000, 27)
-    assert [bytes(part) for part in parts] == before
+    assert list(map(as_bytes, parts)) == before
 
 
 def test_shared_response_object_is_not_modified() -> None:
@@ -293,7 +312,7 @@ def test_fetch_is_as_large_as_the_window_allows() -> None:
 
 def test_controller_mutations_throttle_by_version() -> None:
     def handle(setup: Setup, context: Any) -> HeartbeatResponse:
-        quota = context.mutation_quota(2)
+        quota = mutation_quota(context.meter, is_strict=context.version >= 2)
         try:
             quota.record(20)
             quota.record(20)

@@ -114,12 +114,12 @@ def test_invalid_client_options_are_usage_errors(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["pipeline", "run", file])
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        "odradek: options kafka.*: security.protocol must be PLAINTEXT, got SASL_SSL"
+        "odradek: options kafka.*: security.protocol=SASL_SSL: SASL mechanism GSSAPI"
     )
     assert len(result.stderr.splitlines()) == 1
     checked = CliRunner().invoke(app, ["pipeline", "check", file, "--no-plan"])
     assert checked.exit_code == 1
-    assert "TLS and SASL are not available in this version" in " ".join(checked.output.split())
+    assert "SASL mechanism GSSAPI (Kerberos) is not supported" in " ".join(checked.output.split())
 
 
 def test_full_checkpoint_disk_is_reported_with_advice(
