@@ -41,6 +41,8 @@ SERDES = {name: getattr(serdes, name) for name in ("BytesSerde", "StringSerde", 
 MADE = {
     name: getattr(odradek, name)
     for name in (
+        *("AccessControlEntry", "AccessControlEntryFilter", "AclBinding", "AclBindingFilter"),
+        *("ResourcePattern", "ResourcePatternFilter"),
         *("Assignment", "ConfigChange", "ConfigResource", "Deliveries", "GroupMetadata", "Member"),
         *("MemberToRemove", "NewPartitions", "NewTopic", "OffsetAndMetadata", "RebalanceListener"),
         *("RebalanceProtocol", "Replica", "RoundRobin", "TopicPartition"),
@@ -94,10 +96,16 @@ METHODS_OF_CONSUMERS = [name for name in ONCE.values() if "Consumer." in name]
 ALONE = [name for name in ONCE.values() if "Consumer." not in name]
 
 
+WITH_ACLS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a broker without the topics that examples create."""
-    broker = Broker(tmp_path_factory.mktemp("examples")).start()
+    broker = Broker(tmp_path_factory.mktemp("examples"), WITH_ACLS).start()
     with odradek.Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([odradek.NewTopic("castle", 2), "greetings"])
     with odradek.Producer(bootstrap_servers=broker.bootstrap) as producer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutation.plants_acls import ACL_PLANTS
 from tests.mutation.plants_broker import BROKER_PLANTS
 from tests.mutation.plants_client import CLIENT_PLANTS
 from tests.mutation.plants_controller import CONTROLLER_PLANTS
@@ -15,6 +16,7 @@ from tests.mutation.plants_sasl import SASL_PLANTS
 from tests.mutation.plants_tls import TLS_PLANTS
 
 PLANTS = [
+    *ACL_PLANTS,
     *LOG_PLANTS,
     *BROKER_PLANTS,
     *MEMBERSHIP_PLANTS,

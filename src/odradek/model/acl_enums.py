@@ -43,7 +43,7 @@ class PatternType(enum.IntEnum):
 
 
 class AclPermissionType(enum.IntEnum):
-    """Effect of an ACL: it allows or denies. Only filters have ANY."""
+    """Effects of an ACL: to allow or to deny. Only filters have ANY."""
 
     UNKNOWN = 0
     ANY = 1

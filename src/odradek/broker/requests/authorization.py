@@ -1,4 +1,4 @@
-"""Requirements of each API on its sender, and the errors of denials.
+"""Requirements that the sender of each API must meet, and the errors of denials.
 
 The table is what ``docs/security.md`` shows, and what tests compare with the decisions that handlers ask for.
 Checks are made for each entry of a request, before it is looked up: whether a resource exists is not told to

@@ -43,9 +43,7 @@ class AclsApi(AdminApi):
         >>> letters = ResourcePattern(AclResourceType.TOPIC, "letters")
         >>> binding = AclBinding(letters, AccessControlEntry("User:alice", AclOperation.READ))
         >>> admin = Admin(bootstrap_servers="localhost:9092")
-        >>> admin.create_acls([binding])  # doctest: +IGNORE_EXCEPTION_DETAIL
-        Traceback (most recent call last):
-        odradek.PartialFailure: create ACLs: the broker has no authorizer
+        >>> admin.create_acls([binding])
         >>> admin.close()
         """
         handler: AdminApiHandler[AclBinding, None] = AdminApiHandler(
@@ -62,11 +60,10 @@ class AclsApi(AdminApi):
     ) -> list[AclBinding]:
         """Return the ACL bindings that a filter selects, by default all.
 
-        >>> from odradek import Admin
+        >>> from odradek import AclBindingFilter, AclResourceType, Admin, ResourcePatternFilter
         >>> admin = Admin(bootstrap_servers="localhost:9092")
-        >>> admin.describe_acls()  # doctest: +IGNORE_EXCEPTION_DETAIL
-        Traceback (most recent call last):
-        odradek.RequestRefused: the broker has no authorizer
+        >>> admin.describe_acls(AclBindingFilter(ResourcePatternFilter(AclResourceType.TOPIC, "nothing")))
+        []
         >>> admin.close()
         """
 
@@ -89,11 +86,11 @@ class AclsApi(AdminApi):
 
         A binding that several filters select is returned for the first of them.
 
-        >>> from odradek import AclBindingFilter, Admin
+        >>> from odradek import AccessControlEntryFilter, AclBindingFilter, Admin
+        >>> of_bob = AclBindingFilter(entry=AccessControlEntryFilter("User:bob"))
         >>> admin = Admin(bootstrap_servers="localhost:9092")
-        >>> admin.delete_acls([AclBindingFilter()])  # doctest: +IGNORE_EXCEPTION_DETAIL
-        Traceback (most recent call last):
-        odradek.PartialFailure: delete ACLs: the broker has no authorizer
+        >>> admin.delete_acls([of_bob])[of_bob]
+        []
         >>> admin.close()
         """
         handler: AdminApiHandler[AclBindingFilter, list[AclBinding]] = AdminApiHandler(

@@ -32,8 +32,8 @@ all invalid values are reported at once.
 
 Every broker setting of Kafka 3.9 is known. Settings marked *inert* are accepted but have no effect. Settings
 marked *not available* would enable a feature, mostly a protection, that Odradek does not have yet: any value
-but the default prevents the start, and cannot be set while the broker runs. The same applies to `super.users`
-and `allow.everyone.if.no.acl.found`, which belong to Kafka's authorizer.
+but the default prevents the start, and cannot be set while the broker runs. `super.users` and
+`allow.everyone.if.no.acl.found` belong to the authorizer: see [security.md](security.md#acls).
 
 *Update mode* is how a setting can be changed while the broker runs: not at all (`read-only`), for one broker
 (`per-broker`), or for one or all brokers (`cluster-wide`). A setting with a listener prefix,
