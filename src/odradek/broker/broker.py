@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.acl_manager import AclManager, make_acl_manager
+from odradek.broker.audit import AuditLog
 from odradek.broker.client_configs import ClientConfigs
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
@@ -31,13 +32,13 @@ from odradek.broker.network.session_muter import SessionMuter
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.quotas.quota_managers import QuotaManagers
+from odradek.broker.requests.audited_apis import audited
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
 from odradek.broker.requests.metered_dispatch import enforce_quotas
 from odradek.broker.requests.request_meter import RequestMeters
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
 from odradek.broker.scram_credentials import ScramCredentialCache
-from odradek.broker.security.audit import AuditLog
 from odradek.broker.start_checks import (
     broker_id_rules,
     check_addresses,
@@ -137,6 +138,7 @@ class Broker:
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
         self._made_security: BrokerSecurity | None = None
+        self._audit = AuditLog(environment.clock)
         self._is_serving = False
         self._is_start_complete = False
 
@@ -332,7 +334,7 @@ class Broker:
             self._security_of,
         )
         context = self._make_context(membership, requests, socket_server)
-        dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
+        dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue, audited)
         quotas = self._client_configs.quotas
         enforce_quotas(dispatcher, context, RequestMeters(quotas, muter.mute, clock.monotonic_ns))
         sessions.dispatch = dispatcher.dispatch
@@ -355,7 +357,7 @@ class Broker:
             self._made_security = BrokerSecurity(
                 self.config,
                 self._environment,
-                AuditLog(self._environment.clock),
+                self._audit,
                 self._scram_credential,
                 lambda mechanism, token_id: None,
             )
@@ -423,7 +425,7 @@ class Broker:
             acl_manager=self._acl_manager,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
             client_configs=self._client_configs,
-            denials=RateLimitedEvents(events.logger("authorizer"), clock.monotonic_ms),
+            audit=self._audit,
         )
 
     def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:

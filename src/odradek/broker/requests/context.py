@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.broker.acl_manager import AclManager
+    from odradek.broker.audit import AuditLog
     from odradek.broker.client_configs import ClientConfigs
     from odradek.broker.coordinators.group_coordinator import GroupCoordinator
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -63,8 +64,8 @@ class BrokerContext:
     """Log of rejected batches, rate-limited."""
     client_configs: ClientConfigs
     """Quotas and SCRAM credentials."""
-    denials: RateLimitedEvents
-    """Log of denied operations, rate-limited."""
+    audit: AuditLog
+    """Log of denied operations and administrative changes, rate-limited."""
 
     @property
     def authorizer(self) -> AclAuthorizer | None:
