@@ -95,7 +95,9 @@ from odradek.version import VERSION
 
 if TYPE_CHECKING:
     from odradek.broker.security.broker_security import BrokerSecurity
+    from odradek.broker.security.delegation_tokens import DelegationTokens
     from odradek.broker.security.listener_security import ListenerSecurity
+    from odradek.security.sasl.scram_server import TokenCredential
 
 STOP_TIMEOUT_S: Final = 30
 """Time for in-flight requests to complete when the broker stops."""
@@ -133,6 +135,7 @@ class Broker:
         self._missed_deletions: MissedDeletions | None = None
         self._producer_ids: ProducerIdManager | None = None
         self._acl_manager: AclManager | None = None
+        self._delegation_tokens: DelegationTokens | None = None
         self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
@@ -192,6 +195,7 @@ class Broker:
         self._acl_manager = make_acl_manager(self.config, membership, self._environment.clock)
         if self._acl_manager is not None:
             await self._acl_manager.load()
+        await self._load_delegation_tokens(membership)
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
         if not membership.is_shared:
@@ -359,12 +363,27 @@ class Broker:
                 self._environment,
                 self._audit,
                 self._scram_credential,
-                lambda mechanism, token_id: None,
+                self._token_credential,
             )
         return self._made_security
 
     def _scram_credential(self, mechanism: str, name: str) -> str | None:
         return self._client_configs.credentials.scram_credential(mechanism, name)
+
+    def _token_credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        tokens = self._delegation_tokens
+        return None if tokens is None else tokens.credential(mechanism, token_id)
+
+    async def _load_delegation_tokens(self, membership: Membership) -> None:
+        secret = derived.delegation_token_secret(self.config.broker)
+        if secret is None:
+            return
+        from odradek.broker.security.delegation_tokens import make_delegation_tokens
+
+        clock, entropy = self._environment.clock, self._environment.entropy
+        tokens = make_delegation_tokens(secret, self.config.broker, membership, clock, entropy)
+        self._delegation_tokens = tokens
+        await tokens.load()
 
     def _check_security(self, values: Settings) -> None:
         """Make the security of all listeners once, to report what is wrong with their settings together."""
@@ -423,6 +442,7 @@ class Broker:
             workers=workers,
             socket_server=socket_server,
             acl_manager=self._acl_manager,
+            delegation_tokens=self._delegation_tokens,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
             client_configs=self._client_configs,
             audit=self._audit,
@@ -445,6 +465,8 @@ class Broker:
         membership.on_session(config_manager.reload)
         if self._acl_manager is not None:
             membership.on_session(self._acl_manager.reload)
+        if self._delegation_tokens is not None:
+            membership.on_session(self._delegation_tokens.reload)
         membership.on_session(self._finalized_features.load)
         self._admin_manager.is_deleting = self._is_deleting
         await membership.stand_for_controller(self._make_controller)
@@ -462,6 +484,9 @@ class Broker:
         )
         controller.on_topic_deleted = self._admin_manager.on_topic_changed
         return controller
+
+    def _is_controller(self) -> bool:
+        return self._membership is not None and self._membership.is_controller
 
     def _is_deleting(self, topic: str) -> bool:
         controller = None if self._membership is None else self._membership.controller
@@ -490,7 +515,7 @@ class Broker:
         lag_ms, replicas = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS], self._replica_manager
         isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), replicas.shrink_isrs)
         clock, on_log_start, acls = self._environment.clock, replicas.on_log_start_changed, self._acl_manager
-        retry_offline = self._failure_handler.retry_offline_partitions
+        retry_offline, tokens = self._failure_handler.retry_offline_partitions, self._delegation_tokens
         return [
             *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
@@ -506,6 +531,7 @@ class Broker:
                 if acls is None
                 else [ScheduledTask("delete_expired_acl_changes", 300_000, acls.delete_expired)]
             ),
+            *([] if tokens is None else tokens.tasks(self.config.broker, self._is_controller)),
         ]
 
     async def _close_idle(self) -> None:
@@ -556,6 +582,8 @@ class Broker:
             await self._missed_deletions.stop()
         if self._acl_manager is not None:
             await self._acl_manager.stop()
+        if self._delegation_tokens is not None:
+            await self._delegation_tokens.stop()
         broker_epoch = NO_EPOCH
         if self._membership is not None:
             await self._membership.stop()

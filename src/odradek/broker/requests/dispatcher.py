@@ -136,13 +136,14 @@ class RequestContext:
 class LocalSession:
     """Origin of requests that this broker sends to itself; in place of a connection."""
 
-    __slots__ = ("client_id", "listener_name", "peer", "peer_host", "principal")
+    __slots__ = ("authenticated_with_token", "client_id", "listener_name", "peer", "peer_host", "principal")
 
     def __init__(self, client_id: str, listener_name: str) -> None:
         self.client_id = client_id
         self.listener_name = listener_name
         self.peer = self.peer_host = "this broker"
         self.principal = ANONYMOUS
+        self.authenticated_with_token = False
 
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
