@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.broker import Broker, free_port
 from tests.support.tls import authority, client_certificate, server_certificate
 
+from odradek import Admin, ScramMechanism, UserScramCredentialUpsertion
+
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USERS: Final = ("alice", "bob")
@@ -91,6 +93,11 @@ class SecuredBroker:
     def bootstrap(self, protocol: str) -> str:
         return self.broker.bootstrap if protocol == "PLAINTEXT" else f"127.0.0.1:{self._ports[protocol]}"
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """Ports of all listeners by protocol."""
+        return {"PLAINTEXT": self.broker.port, **self._ports}
+
     def options(self, protocol: str, mechanism: str | None = None, user: str = "alice") -> dict[str, Any]:
         """Return options for our clients and confluent-kafka: Kafka's names, and short ones of librdkafka."""
         options: dict[str, Any] = {
@@ -104,6 +111,18 @@ class SecuredBroker:
         if mechanism is not None and mechanism != "OAUTHBEARER":
             options |= {"sasl.username": user, "sasl.password": password_of(user)}
         return options
+
+
+def add_scram_users(broker: SecuredBroker) -> None:
+    """Add SCRAM credentials of all users."""
+    with Admin(bootstrap_servers=broker.bootstrap("PLAINTEXT")) as admin:
+        admin.alter_user_scram_credentials(
+            [
+                UserScramCredentialUpsertion(user, mechanism, password_of(user))
+                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+                for user in USERS
+            ]
+        )
 
 
 def _write_certificates(directory: Path) -> dict[str, str]:

@@ -99,7 +99,7 @@ class SaslAuthenticator:
             self._dispatch(request, session)
         elif key == HANDSHAKE_KEY and self._state in {State.START, State.HANDSHAKE}:
             self._handle_handshake(request, session)
-        elif key in {AUTHENTICATE_KEY, TOKEN_KEY} and self._state is State.AUTHENTICATE:
+        elif self._state is State.AUTHENTICATE and (key == AUTHENTICATE_KEY or _is_token(request)):
             self._handle_token(request, session)
         else:
             api = API_BY_KEY.get(key)
@@ -250,6 +250,11 @@ class SaslAuthenticator:
             session.close()
 
         self._call_later(self._settings.failure_delay_ms() / 1000, close)
+
+
+def _is_token(request: Request) -> bool:
+    """Return whether a frame has no header; a client could send a header with the same key."""
+    return request.api_key == TOKEN_KEY and request.body_position == 0
 
 
 def _checked_version(request: Request, versions: range) -> int:

@@ -16,6 +16,7 @@ from odradek.security.sasl.mechanism import SaslRefused
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.wire.server_connection import TOKEN_KEY
 
 METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -192,6 +193,7 @@ def test_tokens_without_headers_follow_handshake_version_0(scenario: Scenario) -
         (["handshake"], HANDSHAKE),
         (["handshake", "token"], METADATA),
         (["handshake", "token"], HANDSHAKE),
+        (["handshake"], TOKEN_KEY),
         ([], 99),
     ],
 )
