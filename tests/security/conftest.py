@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.secured_broker import USERS, SecuredBroker, password_of
+from tests.support.secured_broker import SecuredBroker, add_scram_users
 
-from odradek import Admin, ScramMechanism, UserScramCredentialUpsertion
+from odradek import Admin
 
 LEFT_SOCKETS = "ignore::ResourceWarning"
 LEFT_EXCEPTIONS = "ignore::pytest.PytestUnraisableExceptionWarning"
@@ -31,17 +31,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
     add_scram_users(broker)
     yield broker
     broker.stop()
-
-
-def add_scram_users(broker: SecuredBroker) -> None:
-    with Admin(bootstrap_servers=broker.bootstrap("PLAINTEXT")) as admin:
-        admin.alter_user_scram_credentials(
-            [
-                UserScramCredentialUpsertion(user, mechanism, password_of(user))
-                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-                for user in USERS
-            ]
-        )
 
 
 @pytest.fixture
