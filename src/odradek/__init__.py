@@ -106,6 +106,8 @@ if TYPE_CHECKING:
         AclBindingFilter,
         ResourcePatternFilter,
     )
+    from odradek.security.principal import KafkaPrincipal
+    from odradek.security.tokens.token_information import DelegationToken, TokenInformation
 
 _EXPORTS = {
     "odradek.client.blocking.admin": ("Admin",),
@@ -161,6 +163,8 @@ _EXPORTS = {
     "odradek.security.acls.filters": (
         *("AccessControlEntryFilter", "AclBindingFilter", "ResourcePatternFilter"),
     ),
+    "odradek.security.principal": ("KafkaPrincipal",),
+    "odradek.security.tokens.token_information": ("DelegationToken", "TokenInformation"),
     "odradek.records.client.consumer": ("ConsumerRecord",),
     "odradek.records.client.producer": ("Delivery",),
 }
@@ -201,6 +205,7 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerRecord",
     "CreatedTopic",
+    "DelegationToken",
     "Deliveries",
     "Delivery",
     "Deserializer",
@@ -214,6 +219,7 @@ __all__ = [
     "GroupMetadata",
     "InvalidState",
     "IsolationLevel",
+    "KafkaPrincipal",
     "LogDir",
     "LogTruncation",
     "Member",
@@ -256,6 +262,7 @@ __all__ = [
     "Serializer",
     "TimedOut",
     "TimestampType",
+    "TokenInformation",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

@@ -11,7 +11,7 @@ import typer
 from odradek import compiled_modules
 from odradek.adoption.commands import adopt, release
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import acls, configs, quotas, tls, topics, users
+from odradek.cli import acls, configs, quotas, tls, tokens, topics, users
 from odradek.cli.cluster_status import brokers, controller, status
 from odradek.cli.elect_leaders import elect_leaders
 from odradek.cli.errors import command
@@ -201,6 +201,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(acls.app, name="acls")
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(users.app, name="users")
+app.add_typer(tokens.app, name="tokens")
 app.command("elect-leaders")(elect_leaders)
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(pipelines.app, name="pipeline")

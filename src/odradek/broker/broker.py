@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.acl_manager import AclManager, make_acl_manager
+from odradek.broker.audit import AuditLog
 from odradek.broker.client_configs import ClientConfigs
 from odradek.broker.components import ComponentFactory, Replication
 from odradek.broker.dynamic_config import DynamicConfigManager
@@ -31,13 +32,13 @@ from odradek.broker.network.session_muter import SessionMuter
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.quotas.quota_managers import QuotaManagers
+from odradek.broker.requests.audited_apis import audited
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher, LocalSession
 from odradek.broker.requests.metered_dispatch import enforce_quotas
 from odradek.broker.requests.request_meter import RequestMeters
 from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
 from odradek.broker.scram_credentials import ScramCredentialCache
-from odradek.broker.security.audit import AuditLog
 from odradek.broker.start_checks import (
     broker_id_rules,
     check_addresses,
@@ -94,7 +95,9 @@ from odradek.version import VERSION
 
 if TYPE_CHECKING:
     from odradek.broker.security.broker_security import BrokerSecurity
+    from odradek.broker.security.delegation_tokens import DelegationTokens
     from odradek.broker.security.listener_security import ListenerSecurity
+    from odradek.security.sasl.scram_server import TokenCredential
 
 STOP_TIMEOUT_S: Final = 30
 """Time for in-flight requests to complete when the broker stops."""
@@ -132,11 +135,13 @@ class Broker:
         self._missed_deletions: MissedDeletions | None = None
         self._producer_ids: ProducerIdManager | None = None
         self._acl_manager: AclManager | None = None
+        self._delegation_tokens: DelegationTokens | None = None
         self._replication: Replication | None = None
         self._socket_server: SocketServer | None = None
         self._task_scheduler = TaskScheduler(environment.clock)
         self._cleaner: LogCleaner | None = None
         self._made_security: BrokerSecurity | None = None
+        self._audit = AuditLog(environment.clock)
         self._is_serving = False
         self._is_start_complete = False
 
@@ -190,6 +195,7 @@ class Broker:
         self._acl_manager = make_acl_manager(self.config, membership, self._environment.clock)
         if self._acl_manager is not None:
             await self._acl_manager.load()
+        await self._load_delegation_tokens(membership)
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
         if not membership.is_shared:
@@ -332,7 +338,7 @@ class Broker:
             self._security_of,
         )
         context = self._make_context(membership, requests, socket_server)
-        dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue)
+        dispatcher = self._dispatcher = Dispatcher(HANDLERS, context, sessions.request_queue, audited)
         quotas = self._client_configs.quotas
         enforce_quotas(dispatcher, context, RequestMeters(quotas, muter.mute, clock.monotonic_ns))
         sessions.dispatch = dispatcher.dispatch
@@ -355,14 +361,29 @@ class Broker:
             self._made_security = BrokerSecurity(
                 self.config,
                 self._environment,
-                AuditLog(self._environment.clock),
+                self._audit,
                 self._scram_credential,
-                lambda mechanism, token_id: None,
+                self._token_credential,
             )
         return self._made_security
 
     def _scram_credential(self, mechanism: str, name: str) -> str | None:
         return self._client_configs.credentials.scram_credential(mechanism, name)
+
+    def _token_credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        tokens = self._delegation_tokens
+        return None if tokens is None else tokens.credential(mechanism, token_id)
+
+    async def _load_delegation_tokens(self, membership: Membership) -> None:
+        secret = derived.delegation_token_secret(self.config.broker)
+        if secret is None:
+            return
+        from odradek.broker.security.delegation_tokens import make_delegation_tokens
+
+        clock, entropy = self._environment.clock, self._environment.entropy
+        tokens = make_delegation_tokens(secret, self.config.broker, membership, clock, entropy)
+        self._delegation_tokens = tokens
+        await tokens.load()
 
     def _check_security(self, values: Settings) -> None:
         """Make the security of all listeners once, to report what is wrong with their settings together."""
@@ -421,9 +442,10 @@ class Broker:
             workers=workers,
             socket_server=socket_server,
             acl_manager=self._acl_manager,
+            delegation_tokens=self._delegation_tokens,
             rejected_batches=RateLimitedEvents(events.logger("produce"), clock.monotonic_ms),
             client_configs=self._client_configs,
-            denials=RateLimitedEvents(events.logger("authorizer"), clock.monotonic_ms),
+            audit=self._audit,
         )
 
     def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:
@@ -443,6 +465,8 @@ class Broker:
         membership.on_session(config_manager.reload)
         if self._acl_manager is not None:
             membership.on_session(self._acl_manager.reload)
+        if self._delegation_tokens is not None:
+            membership.on_session(self._delegation_tokens.reload)
         membership.on_session(self._finalized_features.load)
         self._admin_manager.is_deleting = self._is_deleting
         await membership.stand_for_controller(self._make_controller)
@@ -460,6 +484,9 @@ class Broker:
         )
         controller.on_topic_deleted = self._admin_manager.on_topic_changed
         return controller
+
+    def _is_controller(self) -> bool:
+        return self._membership is not None and self._membership.is_controller
 
     def _is_deleting(self, topic: str) -> bool:
         controller = None if self._membership is None else self._membership.controller
@@ -488,7 +515,7 @@ class Broker:
         lag_ms, replicas = self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS], self._replica_manager
         isr_task = ScheduledTask("shrink_isrs", max(lag_ms // 2, 1), replicas.shrink_isrs)
         clock, on_log_start, acls = self._environment.clock, replicas.on_log_start_changed, self._acl_manager
-        retry_offline = self._failure_handler.retry_offline_partitions
+        retry_offline, tokens = self._failure_handler.retry_offline_partitions, self._delegation_tokens
         return [
             *([] if self._replication is None else [isr_task]),
             ScheduledTask("close_idle", idle_check_ms, self._close_idle),
@@ -504,6 +531,7 @@ class Broker:
                 if acls is None
                 else [ScheduledTask("delete_expired_acl_changes", 300_000, acls.delete_expired)]
             ),
+            *([] if tokens is None else tokens.tasks(self.config.broker, self._is_controller)),
         ]
 
     async def _close_idle(self) -> None:
@@ -554,6 +582,8 @@ class Broker:
             await self._missed_deletions.stop()
         if self._acl_manager is not None:
             await self._acl_manager.stop()
+        if self._delegation_tokens is not None:
+            await self._delegation_tokens.stop()
         broker_epoch = NO_EPOCH
         if self._membership is not None:
             await self._membership.stop()

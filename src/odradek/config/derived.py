@@ -10,6 +10,7 @@ from odradek.config.definition import Settings
 from odradek.config.endpoints import parse_limits, split_list
 from odradek.config.types import HOUR_MS, LONG_MAX, MINUTE_MS
 from odradek.model.protocol_enums import Compression
+from odradek.model.secret import Secret
 
 UNLIMITED = -1
 
@@ -55,6 +56,14 @@ def timestamp_before_max_ms(settings: Settings) -> int:
 def timestamp_after_max_ms(settings: Settings) -> int:
     limit = settings[broker.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS]
     return settings[broker.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
+
+
+def delegation_token_secret(settings: Settings) -> Secret | None:
+    """Return the secret that signs delegation tokens; None if they are disabled."""
+    secret = settings[broker.DELEGATION_TOKEN_SECRET_KEY]
+    if secret is None:
+        secret = settings[broker.DELEGATION_TOKEN_MASTER_KEY]
+    return secret if secret is not None and secret.reveal() else None
 
 
 def log_dirs(settings: Settings) -> tuple[str, ...]:

@@ -60,6 +60,10 @@ _SUPPORTED = [
     Handler(35, range(5), _load_from("describe_log_dirs")),
     Handler(36, range(3), _load_from("sasl_authenticate")),
     Handler(37, range(4), _load_from("create_partitions")),
+    Handler(38, range(4), _load_from("create_delegation_token")),
+    Handler(39, range(3), _load_from("renew_delegation_token")),
+    Handler(40, range(3), _load_from("expire_delegation_token")),
+    Handler(41, range(4), _load_from("describe_delegation_token")),
     Handler(42, range(3), _load_from("delete_groups")),
     Handler(43, range(3), _load_from("elect_leaders")),
     Handler(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.broker.acl_manager import AclManager
+    from odradek.broker.audit import AuditLog
     from odradek.broker.client_configs import ClientConfigs
     from odradek.broker.coordinators.group_coordinator import GroupCoordinator
     from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from odradek.broker.inter_broker.finalized_features import FinalizedFeatureListener
     from odradek.broker.membership import Membership
     from odradek.broker.network.socket_server import SocketServer
+    from odradek.broker.security.delegation_tokens import DelegationTokens
     from odradek.broker.topics.admin import AdminManager
     from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
     from odradek.cluster.metadata_cache import MetadataCache
@@ -59,12 +61,14 @@ class BrokerContext:
     socket_server: SocketServer
     acl_manager: AclManager | None
     """None without an authorizer: everything is allowed."""
+    delegation_tokens: DelegationTokens | None
+    """None without ``delegation.token.secret.key``: they are disabled."""
     rejected_batches: RateLimitedEvents
     """Log of rejected batches, rate-limited."""
     client_configs: ClientConfigs
     """Quotas and SCRAM credentials."""
-    denials: RateLimitedEvents
-    """Log of denied operations, rate-limited."""
+    audit: AuditLog
+    """Log of denied operations and administrative changes, rate-limited."""
 
     @property
     def authorizer(self) -> AclAuthorizer | None:

@@ -46,7 +46,7 @@ log = events.logger("dispatch")
 class RequestContext:
     """Context of one request, and what its sender may do."""
 
-    __slots__ = ("authorizer", "broker", "client_id", "meter", "session", "version")
+    __slots__ = ("api", "authorizer", "broker", "client_id", "meter", "session", "version")
 
     def __init__(
         self,
@@ -55,7 +55,9 @@ class RequestContext:
         client_id: str | None,
         session: Session | LocalSession,
         authorizer: AclAuthorizer | None,
+        api: str = "",
     ) -> None:
+        self.api = api
         self.broker = broker
         self.version = version
         self.client_id = client_id
@@ -79,17 +81,13 @@ class RequestContext:
         return False
 
     def log_denial(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
-        """Log a denial, rate-limited per principal, operation and resource type."""
-        principal = str(self.session.principal)
-        self.broker.denials.warning(
-            "operation_denied",
-            f"{principal} {operation.name} {resource_type.name}",
-            principal=principal,
-            host=self.session.peer_host,
-            operation=operation.name,
-            resource_type=resource_type.name,
-            resource=name[:LOGGED_CHARS_MAX],
-            client_id=self.client_id,
+        """Log a denial, rate-limited per principal and API."""
+        self.broker.audit.denied(
+            self.session.principal,
+            self.session.peer_host,
+            self.api,
+            operation.name,
+            f"{resource_type.name}:{name[:LOGGED_CHARS_MAX]}",
         )
 
     def is_allowed_on_cluster(self, operation: AclOperation, log_if_denied: bool = True) -> bool:
@@ -138,19 +136,21 @@ class RequestContext:
 class LocalSession:
     """Origin of requests that this broker sends to itself; in place of a connection."""
 
-    __slots__ = ("client_id", "listener_name", "peer", "peer_host", "principal")
+    __slots__ = ("authenticated_with_token", "client_id", "listener_name", "peer", "peer_host", "principal")
 
     def __init__(self, client_id: str, listener_name: str) -> None:
         self.client_id = client_id
         self.listener_name = listener_name
         self.peer = self.peer_host = "this broker"
         self.principal = ANONYMOUS
+        self.authenticated_with_token = False
 
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 Encode = Callable[[Any], list[Part]]
 Handle = Callable[[Any, RequestContext], Any]
 MakeErrorResponse = Callable[[Any, ErrorCode, str | None], Any]
+Audited = Callable[[int, str, Handle], Handle]
 LoadHandler = Callable[[], tuple[Handle, MakeErrorResponse | None]]
 
 
@@ -210,9 +210,15 @@ class Route:
 
 class Dispatcher:
     def __init__(
-        self, handlers: Iterable[Handler], context: BrokerContext, request_queue: RequestQueue
+        self,
+        handlers: Iterable[Handler],
+        context: BrokerContext,
+        request_queue: RequestQueue,
+        audited: Audited = lambda api_key, name, handle: handle,
     ) -> None:
+        """``audited`` returns the handler of an API, or one that logs its requests as well."""
         self._request_queue = request_queue
+        self._audited = audited
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
         self._authorizer = context.authorizer
@@ -234,7 +240,7 @@ class Dispatcher:
             return
         message, _ = route.decode(request.frame, request.body_position)
         context = RequestContext(
-            self._context, request.api_version, request.client_id, session, self._authorizer
+            self._context, request.api_version, request.client_id, session, self._authorizer, route.name
         )
         try:
             result = route.handle(message, context)
@@ -331,6 +337,7 @@ class Dispatcher:
     def _make_route(self, handler: Handler, version: int) -> Route:
         api = API_BY_KEY[handler.api_key]
         handle, error_response = handler.load()
+        handle = self._audited(handler.api_key, api.name, handle)
         route = Route(
             api.name,
             api.response,

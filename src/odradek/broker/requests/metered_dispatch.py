@@ -49,7 +49,12 @@ class MeteredDispatch:
         meter = self._meters.start(request, session)
         message, _ = route.decode(request.frame, request.body_position)
         context = RequestContext(
-            self._context, request.api_version, request.client_id, session, self._context.authorizer
+            self._context,
+            request.api_version,
+            request.client_id,
+            session,
+            self._context.authorizer,
+            route.name,
         )
         context.meter = meter
         try:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from odradek.broker.audit import AuditLog
 from odradek.broker.environment import Environment
 from odradek.broker.scheduled_tasks import ScheduledTask
-from odradek.broker.security.audit import AuditLog
 from odradek.broker.security.inter_broker_login import inter_broker_handshake
 from odradek.broker.security.listener_sasl import CredentialStore
 from odradek.broker.security.listener_security import ListenerSecurity, SecurityParts

@@ -35,8 +35,7 @@ def inter_broker_handshake(values: Settings, listener: str, ports: LoginPorts | 
         )
         if mechanism not in enabled_mechanisms(values, listener):
             raise ValueError(
-                "sasl.mechanism.inter.broker.protocol must be in sasl.enabled.mechanisms, "
-                f"got {mechanism}"
+                f"sasl.mechanism.inter.broker.protocol must be in sasl.enabled.mechanisms, got {mechanism}"
             )
         entry = jaas_entry(values, listener, mechanism)
         if entry is None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from odradek.broker.audit import AuditLog
 from odradek.broker.network.session import Session
-from odradek.broker.security.audit import AuditLog
 from odradek.broker.security.listener_sasl import CredentialStore, enabled_mechanisms, server_credentials
 from odradek.broker.security.sasl_authenticator import Dispatch, SaslAuthenticator, SaslSettings
 from odradek.broker.security.tls_options import change_rules, tls_options

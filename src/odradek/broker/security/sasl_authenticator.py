@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from odradek.broker.audit import AuditLog
 from odradek.broker.network.session import Session
-from odradek.broker.security.audit import AuditLog
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.ports.clock import Clock
 from odradek.security.principal import KafkaPrincipal, user

@@ -1,5 +1,5 @@
 """The admin client: topics, configs, groups, records, log directories, transactions, elections,
-reassignments, ACLs, quotas, SCRAM credentials, the cluster.
+reassignments, ACLs, quotas, SCRAM credentials, delegation tokens, the cluster.
 
 Each group of APIs is a mixin in its own file, listed in the bases of ``Admin``.
 """
@@ -13,6 +13,7 @@ from odradek.client.admin.acls import AclsApi
 from odradek.client.admin.api_driver import AdminApiDriver
 from odradek.client.admin.cluster import ClusterApi
 from odradek.client.admin.configs import ConfigsApi
+from odradek.client.admin.delegation_tokens import DelegationTokensApi
 from odradek.client.admin.elections import ElectionsApi
 from odradek.client.admin.group_offsets import GroupOffsetsApi
 from odradek.client.admin.groups import GroupsApi
@@ -47,6 +48,7 @@ class Admin(
     AclsApi,
     ClientQuotasApi,
     ScramCredentialsApi,
+    DelegationTokensApi,
     ClusterApi,
 ):
     """Manages a cluster, for asyncio; ``odradek.Admin`` is the blocking version.

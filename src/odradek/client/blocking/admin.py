@@ -85,6 +85,11 @@ class Admin:
     alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)
     describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
 
+    create_delegation_token = blocking(AsyncAdmin.create_delegation_token)
+    renew_delegation_token = blocking(AsyncAdmin.renew_delegation_token)
+    expire_delegation_token = blocking(AsyncAdmin.expire_delegation_token)
+    describe_delegation_tokens = blocking(AsyncAdmin.describe_delegation_tokens)
+
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_features = blocking(AsyncAdmin.describe_features)
     api_versions = blocking(AsyncAdmin.api_versions)

@@ -1,4 +1,4 @@
-"""Decisions on requests about delegation tokens, with the checks of Kafka's KafkaApis and token manager.
+"""Decisions on requests about delegation tokens, with the checks of Kafka's token manager.
 
 Nothing here writes. ``create``, ``renew`` and ``expire`` return what to store; the caller stores it,
 announces the change, and tells the cache. Refusals are BrokerErrors.
@@ -12,13 +12,11 @@ from typing import Final, NamedTuple
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.secret import Secret
-from odradek.security.principal import ANONYMOUS, USER_TYPE, KafkaPrincipal
+from odradek.security.principal import KafkaPrincipal
 from odradek.security.tokens.token_cache import TokenCache
 from odradek.security.tokens.token_information import DelegationToken, TokenInformation, token_hmac
 
 TOKEN_ID_SIZE: Final = 16
-RENEWERS_MAX: Final = 1000
-"""Most renewers of a token, so that it fits into a znode."""
 
 
 class TokenSettings(NamedTuple):
@@ -137,30 +135,3 @@ class DelegationTokenManager:
             for token in self.cache.tokens()
             if token.information.is_expired(now_ms)
         ]
-
-
-def check_connection(principal: KafkaPrincipal, security_protocol: str, is_token_authenticated: bool) -> None:
-    """Refuse requests about tokens on a connection that proves nobody's identity, or only by a token."""
-    if (
-        is_token_authenticated
-        or security_protocol == "PLAINTEXT"
-        or (security_protocol == "SSL" and principal == ANONYMOUS)
-    ):
-        raise BrokerError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-
-
-def check_creation(
-    owner: KafkaPrincipal,
-    requester: KafkaPrincipal,
-    renewers: Sequence[KafkaPrincipal],
-    may_create_for: Callable[[KafkaPrincipal], bool],
-) -> None:
-    """Refuse a token for somebody else without CreateTokens on that user, and renewers that are no users."""
-    if owner != requester and not may_create_for(owner):
-        raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if any(renewer.principal_type != USER_TYPE for renewer in renewers):
-        raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE)
-    if len(renewers) > RENEWERS_MAX:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"renewers must be at most {RENEWERS_MAX}, got {len(renewers)}"
-        )

@@ -1,7 +1,7 @@
 """Delegation tokens in the store: znodes as Kafka 3.9 writes them.
 
-A token is JSON at ``/delegation_token/tokens/<id>``, without its HMAC. A change is announced to the brokers
-by a sequential node below ``/delegation_token/token_changes`` with the token's id as its data.
+A token is JSON without its HMAC. A change is announced to the brokers by a sequential node with the token's
+id as its data.
 """
 
 from __future__ import annotations
@@ -13,20 +13,11 @@ from urllib.parse import quote, unquote_plus
 from odradek.security.principal import KafkaPrincipal, parse_principal
 from odradek.security.tokens.token_information import TokenInformation
 
-ROOT_PATH: Final = "/delegation_token"
-TOKENS_PATH: Final = "/delegation_token/tokens"
-CHANGES_PATH: Final = "/delegation_token/token_changes"
-CHANGE_PREFIX: Final = "token_change_"
-
 VERSION: Final = 3
 """Version 3 added the requester (KIP-373)."""
 
 SIZE_MAX: Final = 1 << 20
 """ZooKeeper's limit of a node."""
-
-
-def token_path(token_id: str) -> str:
-    return f"{TOKENS_PATH}/{token_id}"
 
 
 def encode_change(token_id: str) -> bytes:

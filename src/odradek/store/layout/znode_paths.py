@@ -74,6 +74,10 @@ PERSISTENT: Final = (
 """Paths that a broker creates at startup, in Kafka's order."""
 
 
+def delegation_token(token_id: str) -> str:
+    return f"{DELEGATION_TOKENS}/{token_id}"
+
+
 def broker(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 

@@ -41,13 +41,26 @@ AUTHORIZATION_ERRORS: Final = frozenset(
 _NAMES = ("name", "topic", "topic_name", "group_id", "transactional_id", "key", "resource_name")
 
 
-async def connect_as(harness: Any, name: str, client_id: str = "client") -> Client:
-    """Return a client whose connection has a principal, as if it were authenticated."""
+async def connect_as(
+    harness: Any,
+    name: str,
+    client_id: str = "client",
+    *,
+    listener: str | None = None,
+    with_token: bool = False,
+) -> Client:
+    """Return a client whose connection has a principal, as if it were authenticated.
+
+    ``listener`` is the name of the one that it is connected to, by default the one of the broker.
+    """
     before = set(_sessions(harness))
     client = await harness.memory_broker.connect(client_id)
     await client.request(API_KEYS["ApiVersions"], 0, ApiVersionsRequest())
     [session] = set(_sessions(harness)) - before
     session.principal = user(name)
+    session.authenticated_with_token = with_token
+    if listener is not None:
+        session.listener_name = listener
     return client
 
 

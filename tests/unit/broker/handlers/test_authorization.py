@@ -34,15 +34,22 @@ from odradek.model.acl_operations import AclOperation
 from odradek.model.errors import ErrorCode
 from odradek.security.acls.authorizer import AclAuthorizer
 from odradek.security.acls.bindings import AclBinding
+from odradek.security.principal import user
 from odradek.testing.broker import ConnectionEnded
 from odradek.wire.apis import API_BY_KEY
+from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 
+TOKEN_REQUESTS = {
+    "CreateDelegationToken": CreateDelegationTokenRequest("User", "bob"),
+    "DescribeDelegationToken": DescribeDelegationTokenRequest(None),
+}
 WITHOUT_TOPICS = {"CreateTopics"}
 """APIs whose entries are not existing topics."""
 
@@ -199,7 +206,15 @@ def test_table_of_requirements_is_what_handlers_ask_for(run_scenario, monkeypatc
         await send(alice, "DeleteTopics", 6, by_id)
         asked["DeleteTopics"] |= recording.asked
 
-    run_scenario(scenario, SETTINGS)
+        # Tokens are for connections that prove an identity; one of another user is asked for in each way.
+        authenticated = await connect_as(harness, "alice", listener="SASL_SSL")
+        await harness.broker._delegation_tokens.create(user("bob"), user("bob"), [], 0)
+        for api, request in TOKEN_REQUESTS.items():
+            recording.asked = set()
+            await send(authenticated, api, 3, request)
+            asked[api] = recording.asked
+
+    run_scenario(scenario, {**SETTINGS, "delegation.token.secret.key": "secret"})
     declared = {
         API_BY_KEY[handler.api_key].name: {
             each[:2] for each in REQUIREMENTS[API_BY_KEY[handler.api_key].name]

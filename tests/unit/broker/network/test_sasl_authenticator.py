@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.security.audit import AuditLog
+from odradek.broker.audit import AuditLog
 from odradek.broker.security.sasl_authenticator import SaslAuthenticator, SaslSettings
 from odradek.model.errors import ErrorCode
 from odradek.security.principal import ANONYMOUS, user

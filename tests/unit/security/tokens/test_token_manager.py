@@ -18,14 +18,9 @@ from odradek.security.sasl.scram_client import ScramClient
 from odradek.security.sasl.scram_server import ScramCredentials, ScramServer
 from odradek.security.tokens import token_cache
 from odradek.security.tokens.token_cache import TokenCache
+from odradek.security.tokens.token_checks import RENEWERS_MAX, check_connection, check_creation
 from odradek.security.tokens.token_information import DelegationToken, token_hmac
-from odradek.security.tokens.token_manager import (
-    RENEWERS_MAX,
-    DelegationTokenManager,
-    TokenSettings,
-    check_connection,
-    check_creation,
-)
+from odradek.security.tokens.token_manager import DelegationTokenManager, TokenSettings
 from odradek.security.tokens.token_nodes import decode_token, encode_token
 
 SECRET = Secret("cluster secret")

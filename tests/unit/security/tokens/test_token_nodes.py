@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from odradek.security.principal import KafkaPrincipal, user
 from odradek.security.tokens import token_nodes
 from odradek.security.tokens.token_information import TokenInformation
-from odradek.security.tokens.token_nodes import (
-    decode_change,
-    decode_token,
-    encode_change,
-    encode_token,
-    token_path,
-)
+from odradek.security.tokens.token_nodes import decode_change, decode_token, encode_change, encode_token
 
 TOKEN = TokenInformation("tid", user("a b~*+"), user("b"), (user("c"), user("CN=x,O=y")), 1, 3, 2)
 FIELDS: dict[str, Any] = {
@@ -88,13 +82,8 @@ def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         decode_token(data)
 
 
-def test_paths_and_changes() -> None:
-    assert token_path("tid") == "/delegation_token/tokens/tid"
+def test_changes() -> None:
     assert decode_change(encode_change("tid")) == "tid"
-    assert (
-        f"{token_nodes.CHANGES_PATH}/{token_nodes.CHANGE_PREFIX}"
-        == "/delegation_token/token_changes/token_change_"
-    )
     with pytest.raises(ValueError, match="utf-8"):
         decode_change(b"\xff")
 

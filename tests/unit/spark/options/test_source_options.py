@@ -207,7 +207,7 @@ STREAM, BATCH = QueryType.STREAM, QueryType.BATCH
         (STREAM, {"subscribe": "a", "kafka.enable.auto.commit": "true"}, "commitGroup"),
         (STREAM, {"subscribe": "a", "kafka.interceptor.classes": "x"}, "an interceptor could change"),
         (STREAM, {"subscribe": "a", "kafka.fetch.max.bytes": "much"}, "fetch.max.bytes"),
-        (STREAM, {"subscribe": "a", "kafka.security.protocol": "SASL_SSL"}, "security.protocol"),
+        (STREAM, {"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol"),
     ],
 )
 def test_invalid_source_options_are_rejected_with_advice(
