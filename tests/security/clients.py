@@ -167,7 +167,9 @@ def aiokafka(
     return asyncio.run(asyncio.wait_for(exchange(), TIMEOUT_S))
 
 
-def _python_options(broker: SecuredListeners, protocol: str, mechanism: str | None, user: str) -> dict[str, Any]:
+def _python_options(
+    broker: SecuredListeners, protocol: str, mechanism: str | None, user: str
+) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap(protocol),
         "security_protocol": protocol,
