@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.mixed.harness.kafka_tools import fetched_classpath
-from tests.secured_kafka.secured_kafka import SecuredKafka
-from tests.support.secured_broker import USERS, add_scram_users
+from tests.secured_kafka.kafka_tools import ToolPair, Tools
+from tests.secured_kafka.secured_kafka import AUTHORIZER_SETTINGS, SHARED_SETTINGS, SecuredKafka
+from tests.support.secured_broker import USERS, SecuredBroker, add_scram_users
 
-from odradek import Admin
+from odradek import AclBindingFilter, Admin
 
 KAFKA_VERSION = "3.9.1"
 ADMIN = "admin"
@@ -40,3 +41,23 @@ def topic(kafka: SecuredKafka) -> str:
     with Admin(bootstrap_servers=kafka.bootstrap("PLAINTEXT")) as admin:
         admin.create_topics([name])
     return name
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Our broker with the same users and authorizer."""
+    settings = AUTHORIZER_SETTINGS | SHARED_SETTINGS
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured-odradek"), settings).start()
+    add_scram_users(broker, *USERS, ADMIN)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def pair(ours: SecuredBroker, kafka: SecuredKafka, classpath: str) -> ToolPair:
+    """Tools on both brokers, which have no ACLs."""
+    tools = ToolPair(Tools(ours, classpath), Tools(kafka, classpath))
+    for broker in (ours, kafka):
+        with Admin(bootstrap_servers=broker.bootstrap("PLAINTEXT")) as admin:
+            admin.delete_acls([AclBindingFilter()])
+    return tools

@@ -1,9 +1,8 @@
-"""One Apache Kafka broker on a ZooKeeper server, with the listeners, users and tokens of ``SecuredBroker``."""
+"""One Apache Kafka broker on a ZooKeeper server, secured as ``SecuredBroker`` is."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 from typing import Final
@@ -17,11 +16,9 @@ from tests.support.tls import foreign_authority
 from odradek.system.local_zookeeper import LocalZooKeeper
 
 START_SECONDS_MAX: Final = 90.0
-TOOL_SECONDS_MAX: Final = 120.0
 SESSION_LIFETIME_MS: Final = 2_000
 """Time after which clients of SASL_PLAINTEXT must re-authenticate."""
 JAVA: Final = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx512m")
-TOOL_JAVA: Final = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx128m")
 SECURITY: Final = "org.apache.kafka.common.security"
 LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": f"{SECURITY}.scram.ScramLoginModule",
@@ -35,6 +32,16 @@ AUTHORIZER_SETTINGS: Final = {
     "allow.everyone.if.no.acl.found": "true",
 }
 """``User:ANONYMOUS`` is the broker itself, and tests that prepare something on the PLAINTEXT listener."""
+SHARED_SETTINGS: Final = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Settings of both brokers."""
 REAUTHENTICATION: Final = "Beginning re-authentication"
 EXPIRED_SESSION: Final = "Disconnecting expired channel"
 LOG4J: Final = """log4j.rootLogger=INFO, console
@@ -88,18 +95,13 @@ class SecuredKafka(SecuredListeners):
         settings = {
             **self.listener_settings(),
             **AUTHORIZER_SETTINGS,
+            **SHARED_SETTINGS,
             "broker.id": "0",
             "zookeeper.connect": self.zookeeper.connect_string,
             "log.dirs": str(self.directory / "data"),
             "listener.security.protocol.map": "MUTUAL:SSL,"
             + ",".join(f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
             "listener.name.mutual.ssl.client.auth": "required",
-            "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.num.partitions": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
             "num.network.threads": "1",
             "num.io.threads": "2",
             "log.cleaner.dedupe.buffer.size": "4194304",
@@ -114,15 +116,3 @@ class SecuredKafka(SecuredListeners):
             prefix = f"listener.name.sasl_plaintext.{mechanism.lower()}"
             settings[f"{prefix}.connections.max.reauth.ms"] = str(SESSION_LIFETIME_MS)
         return settings
-
-
-def run_tool(classpath: str, tool: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command-line tool of Kafka with a text on its standard input."""
-    return subprocess.run(
-        [*TOOL_JAVA, "-cp", classpath, tool, *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=TOOL_SECONDS_MAX,
-        check=False,
-    )

@@ -28,6 +28,7 @@ from odradek import (
     Consumer,
     Producer,
     ResourcePattern,
+    TopicPartition,
 )
 
 OUR_CLIENTS = ("odradek", "odradek.aio")
@@ -85,10 +86,11 @@ def test_sessions_go_on_by_re_authentication(kafka: SecuredKafka, topic: str, me
         path.write_text(kafka.tokens.issue("alice"))
         options["sasl.oauthbearer.token.endpoint.url"] = f"file:{path}"
     started, expired = kafka.count_in_log(REAUTHENTICATION), kafka.count_in_log(EXPIRED_SESSION)
-    sent, read = 0, []
+    sent = 0
+    read: list[int] = []
     deadline = time.monotonic() + 3.5 * SESSION_LIFETIME_MS / 1000
     with Producer(options) as producer, Consumer(options, auto_offset_reset="earliest") as consumer:
-        consumer.assign([(topic, 0)])
+        consumer.assign([TopicPartition(topic, 0)])
         while time.monotonic() < deadline or len(read) < sent:
             if time.monotonic() < deadline:
                 producer.send(topic, str(sent).encode()).result(20)

@@ -50,7 +50,7 @@ class Tokens:
 
 
 class SecuredListeners:
-    """Ports, certificates, tokens and users of a secured broker: settings of the broker, options of clients."""
+    """Ports, certificates, tokens and users, as settings of a secured broker and options of its clients."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from odradek.testing.contracts.network_contract import Collector
 from odradek.testing.entropy import SeededEntropy
 
 HOST = "localhost"
-REQUIRED = {"client_auth": "required"}
+REQUIRED: dict[str, Any] = {"client_auth": "required"}
 
 
 async def failure_of(harness: Any, network: Network, port: int) -> ClientError:
