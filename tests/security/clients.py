@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import abc as aiokafka_abc
-from tests.support.secured_broker import SecuredBroker, password_of
+from tests.support.secured_broker import SecuredListeners, password_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -24,7 +24,7 @@ with warnings.catch_warnings():
 TIMEOUT_S: Final = 20
 MESSAGE: Final = b"secured record"
 
-Exchange = Callable[[SecuredBroker, str, str, "str | None", str, "str | None"], bytes]
+Exchange = Callable[[SecuredListeners, str, str, "str | None", str, "str | None"], bytes]
 """Sends and reads: broker, topic, protocol, mechanism, user, token; returns the value that was read."""
 
 
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 def odradek_blocking(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     from odradek import Consumer, Producer
 
@@ -48,7 +48,7 @@ def odradek_blocking(
 
 
 def odradek_asyncio(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     from odradek.aio import Consumer, Producer
 
@@ -68,7 +68,7 @@ def odradek_asyncio(
 
 
 def _our_options(
-    broker: SecuredBroker, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> dict[str, Any]:
     options = broker.options(protocol, mechanism, user)
     if mechanism == "OAUTHBEARER":
@@ -79,7 +79,7 @@ def _our_options(
 
 
 def confluent(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     from confluent_kafka import Consumer, Producer
 
@@ -106,7 +106,7 @@ def confluent(
 
 
 def kafka_python(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     options = _python_options(broker, protocol, mechanism, user)
     if mechanism == "OAUTHBEARER":
@@ -135,7 +135,7 @@ def kafka_python(
 
 
 def aiokafka(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     options = _python_options(broker, protocol, mechanism, user)
     if (path := options.pop("ssl_cafile", None)) is not None:
@@ -167,7 +167,9 @@ def aiokafka(
     return asyncio.run(asyncio.wait_for(exchange(), TIMEOUT_S))
 
 
-def _python_options(broker: SecuredBroker, protocol: str, mechanism: str | None, user: str) -> dict[str, Any]:
+def _python_options(
+    broker: SecuredListeners, protocol: str, mechanism: str | None, user: str
+) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap(protocol),
         "security_protocol": protocol,
@@ -182,7 +184,7 @@ def _python_options(broker: SecuredBroker, protocol: str, mechanism: str | None,
 
 
 def kcat(
-    broker: SecuredBroker, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
+    broker: SecuredListeners, topic: str, protocol: str, mechanism: str | None, user: str, token: str | None
 ) -> bytes:
     del token  # kcat only makes unsecured tokens, which are not accepted
     program = shutil.which("kcat")

@@ -21,6 +21,7 @@ from odradek import Admin, ScramMechanism, UserScramCredentialUpsertion
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SASL_LISTENERS: Final = ("sasl_plaintext", "sasl_ssl")
 USERS: Final = ("alice", "bob")
 ISSUER: Final = "https://issuer.example"
 AUDIENCE: Final = "kafka"
@@ -48,26 +49,23 @@ class Tokens:
         return jwt.encode(content | claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
 
 
-class SecuredBroker:
-    """A broker process whose port depends on the protocol."""
+class SecuredListeners:
+    """Ports, certificates, tokens and users, as settings of a secured broker and options of its clients."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.tokens = Tokens()
         self.files = _write_certificates(directory)
         (directory / "keys.json").write_text(self.tokens.key_set())
-        self._ports = {protocol: free_port() for protocol in PROTOCOLS}
-        self.broker = Broker(directory / "broker", {})
-        self.broker.settings |= self._settings() | (settings or {})
+        self._ports = {protocol: free_port() for protocol in ("PLAINTEXT", *PROTOCOLS)}
 
-    def _settings(self) -> dict[str, str]:
-        listeners = [f"PLAINTEXT://{self.broker.bootstrap}"]
-        listeners += [f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()]
+    def listener_settings(self) -> dict[str, str]:
+        """Return the settings of listeners, TLS and SASL, with Kafka's names and meaning."""
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         users = " ".join(f'user_{user}="{password_of(user)}"' for user in USERS)
         settings = {
-            "listeners": ",".join(listeners),
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.files["server"],
             "ssl.truststore.type": "PEM",
@@ -79,24 +77,17 @@ class SecuredBroker:
             "sasl.oauthbearer.expected.audience": AUDIENCE,
             "sasl.oauthbearer.expected.issuer": ISSUER,
         }
-        for listener in ("sasl_plaintext", "sasl_ssl"):
+        for listener in SASL_LISTENERS:
             settings[f"listener.name.{listener}.plain.sasl.jaas.config"] = f"{module} required {users};"
         return settings
 
-    def start(self) -> SecuredBroker:
-        self.broker.start()
-        return self
-
-    def stop(self) -> None:
-        self.broker.stop()
-
     def bootstrap(self, protocol: str) -> str:
-        return self.broker.bootstrap if protocol == "PLAINTEXT" else f"127.0.0.1:{self._ports[protocol]}"
+        return f"127.0.0.1:{self._ports[protocol]}"
 
     @property
     def ports(self) -> dict[str, int]:
         """Ports of all listeners by protocol."""
-        return {"PLAINTEXT": self.broker.port, **self._ports}
+        return dict(self._ports)
 
     def options(self, protocol: str, mechanism: str | None = None, user: str = "alice") -> dict[str, Any]:
         """Return options for our clients and confluent-kafka: Kafka's names, and short ones of librdkafka."""
@@ -113,14 +104,31 @@ class SecuredBroker:
         return options
 
 
-def add_scram_users(broker: SecuredBroker) -> None:
-    """Add SCRAM credentials of all users."""
+class SecuredBroker(SecuredListeners):
+    """A broker process whose port depends on the protocol."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(directory)
+        self.broker = Broker(directory / "broker", {})
+        self.broker.port = self._ports["PLAINTEXT"]
+        self.broker.settings |= self.listener_settings() | (settings or {})
+
+    def start(self) -> SecuredBroker:
+        self.broker.start()
+        return self
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+
+def add_scram_users(broker: SecuredListeners, *users: str) -> None:
+    """Add credentials of both SCRAM mechanisms; without users, for all of them."""
     with Admin(bootstrap_servers=broker.bootstrap("PLAINTEXT")) as admin:
         admin.alter_user_scram_credentials(
             [
                 UserScramCredentialUpsertion(user, mechanism, password_of(user))
                 for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-                for user in USERS
+                for user in users or USERS
             ]
         )
 

@@ -72,7 +72,7 @@ class RequestRefused(ClientError):
 
 
 class AuthenticationFailed(RequestRefused):
-    """Raised when the broker rejects the client's credentials."""
+    """Raised when the broker rejects the client's credentials, or TLS cannot be established."""
 
 
 class AuthorizationFailed(RequestRefused):

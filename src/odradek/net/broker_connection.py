@@ -40,6 +40,7 @@ from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
 from odradek.records.client.consumer import allocate_fetch_buffer
+from odradek.security.tls.tls_error import TlsHandshakeFailed
 from odradek.version import VERSION
 from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -167,8 +168,10 @@ class BrokerConnection:
         handshake: Handshake | None = None,
         reauthentication_part: float = 0.9,
     ) -> None:
-        """Connect, negotiate API versions and authenticate. Raises ConnectionFailed or the handshake's error.
+        """Connect, negotiate API versions and authenticate.
 
+        Raises AuthenticationFailed if TLS fails, as retries are no use; or ConnectionFailed, or the
+        handshake's error.
         A session that expires is renewed after this part of its lifetime.
         """
         self._handshake, self._host = handshake, host
@@ -178,6 +181,8 @@ class BrokerConnection:
         except TimeoutError as error:
             message = f"connection setup timed out after {setup_timeout_ms} ms"
             raise caused_by(ConnectionFailed(message, broker=self.name), error) from error
+        except TlsHandshakeFailed as error:
+            raise caused_by(AuthenticationFailed(str(error), broker=self.name), error) from error
         except OSError as error:
             message = f"connection failed: {_cause(error)}"
             raise caused_by(ConnectionFailed(message, broker=self.name), error) from error
@@ -351,9 +356,14 @@ class BrokerConnection:
             self._changed(self)
 
     def connection_lost(self, reason: str | None) -> None:
-        if self._close_reason is None:
-            message = f"connection lost: {reason or 'closed by the broker'}"
-            self._fail_all(ConnectionFailed(message, broker=self.name))
+        if self._close_reason is not None:
+            return
+        # With TLS 1.3 the broker refuses a certificate only after the client has completed the handshake.
+        if isinstance(getattr(self._connection, "failure", None), TlsHandshakeFailed):
+            self._fail_all(AuthenticationFailed(reason or "TLS handshake failed", broker=self.name))
+            return
+        message = f"connection lost: {reason or 'closed by the broker'}"
+        self._fail_all(ConnectionFailed(message, broker=self.name))
 
     def _deliver(self, response: Response, now_ms: int) -> None:
         future, codec, sent_ms, _ = self._in_flight[0]

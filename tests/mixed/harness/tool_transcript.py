@@ -71,7 +71,7 @@ class Tools:
             output = ERROR_TEXTS.sub(r"\1", output)
         shown = str(show(output)) if show else output
         noted = tuple(map(self._replace_names, arguments))
-        self.transcript.append(Step(tool.rpartition(".")[2], noted, done.returncode, _lines(shown)))
+        self.transcript.append(Step(tool.rpartition(".")[2], noted, done.returncode, lines_of(shown)))
         return done.stdout
 
     def json_file(self, name: str, content: object) -> str:
@@ -99,7 +99,7 @@ class Tools:
         assert lines, f"{tool} must print something"
         assert re.search(expected, lines[-1]), lines
         noted = tuple(map(self._replace_names, arguments))
-        output = _lines(self._replace_names(lines[-1]))
+        output = lines_of(self._replace_names(lines[-1]))
         self.transcript.append(Step(tool.rpartition(".")[2], noted, 0, output))
 
     def _replace_names(self, text: str) -> str:
@@ -109,7 +109,7 @@ class Tools:
         return TIMES.sub("TIME", CHOSEN_IDS.sub(r"\1ID", text))
 
 
-def _lines(text: str) -> tuple[str, ...]:
+def lines_of(text: str) -> tuple[str, ...]:
     """Return lines without trailing blanks and stack frames."""
     lines = (line.rstrip() for line in text.splitlines())
     return tuple(line for line in lines if line and not line.lstrip().startswith(("at ", "... ")))
@@ -129,11 +129,11 @@ class ClusterPair(NamedTuple):
                 running.result()
         ours, kafka = (tools.transcript for tools in both)
         pairs = zip(ours, kafka, strict=True)
-        differences = [_describe(*steps) for steps in pairs if steps[0] != steps[1]]
+        differences = [describe_difference(*steps) for steps in pairs if steps[0] != steps[1]]
         assert not differences, "\n".join(["tools must print the same:", *differences])
 
 
-def _describe(ours: Step, kafka: Step) -> str:
+def describe_difference(ours: Step, kafka: Step) -> str:
     """Return a difference: lines of our brokers with +, those of Kafka's with -."""
     lines = difflib.unified_diff(kafka.output, ours.output, lineterm="", n=0)
     return "\n  ".join([f"{ours.tool} {' '.join(ours.arguments)}", *list(lines)[2:]])

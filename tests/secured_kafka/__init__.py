@@ -1,0 +1,1 @@
+"""Our clients on a secured Apache Kafka, and Kafka's command-line tools on our secured broker."""
