@@ -18,7 +18,7 @@ from odradek.broker.network.session import Session
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.ports.clock import Clock
 from odradek.security.principal import KafkaPrincipal, user
-from odradek.security.sasl.mechanism import SaslRefused, SaslServer
+from odradek.security.sasl.mechanism import InvalidCredentials, SaslRefused, SaslServer
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -226,8 +226,11 @@ class SaslAuthenticator:
     def _refuse(self, request: Request, session: Session, refused: SaslRefused) -> None:
         parts: list[Any] = []
         if request.api_key != TOKEN_KEY:
+            message = str(refused)
+            if self._is_reauthenticating and isinstance(refused, InvalidCredentials):
+                message = refused.message_on_reauthentication
             response = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(refused)
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
             )
             parts = parts_encoder(SaslAuthenticateResponse, request.api_version)(response)
         reason = f"{refused}: {refused.detail}" if refused.detail else str(refused)
