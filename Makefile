@@ -103,9 +103,8 @@ clients: $(COMPILED)  ## our clients and the examples of the documentation, with
 spark: $(COMPILED)  ## source, sinks and pipelines on a local Spark
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/spark
 
-security: $(COMPILED)  ## secured brokers with every client, and a cluster of brokers that are secured from each other
+security: $(COMPILED)  ## secured brokers with every client; faults of a secured cluster: SECURED=1 make cluster
 	@$(BIN)/pytest -n 2 tests/security
-	@SECURED=1 $(BIN)/pytest --timeout 300 tests/cluster_faults/test_kills.py
 
 faults: broker-faults cluster-faults  ## all faults at length, those of one broker and those of a cluster
 

@@ -25,7 +25,7 @@ OPENSSL = shutil.which("openssl")
 API_VERSIONS = 18
 TIMEOUT_S = 2.5
 LATE_S_MAX = 10.0
-"""How much later a connection may be closed on a busy machine."""
+"""Delay of a close that a busy machine may add."""
 FRAME_BYTES_MAX = 4096
 LISTENER_CONNECTIONS_MAX = 12
 HOST_CONNECTIONS_MAX = 30

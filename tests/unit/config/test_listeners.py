@@ -11,8 +11,8 @@ from odradek.config.listeners import (
     anonymous_endpoints,
     listeners,
     new_anonymous_access_problems,
-    unencrypted_listeners,
     problems,
+    unencrypted_listeners,
 )
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
