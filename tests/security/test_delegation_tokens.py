@@ -171,6 +171,25 @@ def test_token_expires_by_time_unless_it_is_renewed(broker: SecuredBroker) -> No
     until(lambda: is_refused(token_options(broker, short)))
 
 
+def test_connection_ends_with_its_token(broker: SecuredBroker) -> None:
+    short, expired = create(broker, max_lifetime_ms=2000), create(broker)
+    with Admin(token_options(broker, short)) as admin, Admin(token_options(broker, expired)) as other:
+        for each in (admin, other):
+            each.describe_cluster(timeout_s=TIMEOUT_S)
+        with admin_of(broker) as owner:
+            owner.expire_delegation_token(expired.hmac)
+
+        def has_ended() -> bool:
+            try:
+                admin.describe_cluster(timeout_s=TIMEOUT_S)
+            except AuthenticationFailed:
+                return True
+            return False
+
+        until(has_ended)
+        other.describe_cluster(timeout_s=TIMEOUT_S)
+
+
 def code_of(call: Callable[[], object]) -> ErrorCode | None:
     with pytest.raises(RequestRefused) as refused:
         call()
