@@ -9,6 +9,7 @@ mechanism and principal; it must before its session expires, or its next request
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -34,6 +35,9 @@ API_VERSIONS_VERSIONS: Final = range(5)
 
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 """A client that re-authenticates more often is refused, as it would occupy the broker."""
+
+_MECHANISM: Final = re.compile(r"[A-Z0-9_-]{1,20}")
+"""Name of a mechanism (RFC 4422, section 3.1)."""
 
 Dispatch = Callable[[Request, Session], None]
 
@@ -268,5 +272,5 @@ def _checked_version(request: Request, versions: range) -> int:
 
 
 def _shown(mechanism: str) -> str:
-    """Return a client's text for a log line."""
-    return repr(mechanism[:64])
+    """Return a mechanism for a log line. Other text may be a password that a client sent by mistake."""
+    return mechanism if _MECHANISM.fullmatch(mechanism) else f"of {len(mechanism)} characters"
