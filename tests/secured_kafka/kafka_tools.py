@@ -27,7 +27,7 @@ ACLS: Final = "kafka.admin.AclCommand"
 BROKER_API_VERSIONS: Final = "kafka.admin.BrokerApiVersionsCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-CONSOLE_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_PRODUCER: Final = "kafka.tools.ConsoleProducer"
 CONSUMER_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
@@ -50,6 +50,7 @@ class Tools:
         self.listeners = listeners
         self.transcript: list[Step] = []
         self._classpath = classpath
+        self._config_count = 0
         self._log4j = listeners.directory / "tools-log4j.properties"
         self._log4j.write_text(LOG4J)
 
@@ -95,7 +96,8 @@ class Tools:
 
     def _client_config(self, user: str, mechanism: str, password: str) -> Path:
         module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
-        path = self.listeners.directory / f"client-{user}-{mechanism}-{password}.properties"
+        self._config_count += 1
+        path = self.listeners.directory / f"client-{self._config_count}.properties"
         lines = (
             "security.protocol=SASL_SSL",
             f"sasl.mechanism={mechanism}",
@@ -103,7 +105,7 @@ class Tools:
             "ssl.truststore.type=PEM",
             f"ssl.truststore.location={self.listeners.files['authority']}",
         )
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return path
 
     def _replace_names(self, text: str) -> str:

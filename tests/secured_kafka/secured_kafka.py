@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.peers.server_process import ServerProcess
-from tests.support.broker import free_port
+from tests.support.broker import BASE_SETTINGS, free_port
 from tests.support.raw_connection import broker_answers
 from tests.support.secured_broker import MECHANISMS, SASL_LISTENERS, SecuredListeners
 from tests.support.tls import foreign_authority
@@ -33,6 +33,7 @@ AUTHORIZER_SETTINGS: Final = {
 }
 """``User:ANONYMOUS`` is the broker itself, and tests that prepare something on the PLAINTEXT listener."""
 SHARED_SETTINGS: Final = {
+    **BASE_SETTINGS,
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
