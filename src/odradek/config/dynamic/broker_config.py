@@ -46,8 +46,8 @@ PER_LISTENER_ONLY: Final = frozenset(
 
 # As in Kafka without ``password.encoder.secret``.
 PASSWORDS_NOT_STORED: Final = (
-    "passwords and keys cannot be changed dynamically, because the cluster's state is not encrypted; set them "
-    "in the configuration file, and for certificates use files, which are read again when they change"
+    "passwords and keys cannot be changed dynamically, because the cluster's state is not encrypted; set "
+    "them in the configuration file, and for certificates use files, which are read again when they change"
 )
 
 # These can be changed cluster-wide even with a listener prefix.

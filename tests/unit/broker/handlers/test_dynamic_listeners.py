@@ -203,7 +203,10 @@ def test_validate_only_binds_no_port(run_scenario):
             [("listeners", "PLAINTEXT://broker:9092,NEW://broker:9093")],
             "has no protocol",
         ),
-        ([("listeners", "PLAINTEXT://broker:9092,SECURE://broker:9093")], "SASL_PLAINTEXT is not available"),
+        (
+            [("listeners", "PLAINTEXT://broker:9092,SECURE://broker:9093")],
+            "GSSAPI (Kerberos) is not supported",
+        ),
         (
             [("listener.security.protocol.map", "PLAINTEXT:SSL")],
             "cannot be changed",
