@@ -1,10 +1,11 @@
-"""Mutations of frames, and detection of mutated fetches that would wait long."""
+"""Mutations of frames, and detection of requests that would wait long."""
 
 from __future__ import annotations
 
 import random
 import struct
 from collections.abc import Callable
+from typing import Final
 
 from tests.fuzz.values import EDGES
 
@@ -12,10 +13,18 @@ from odradek.model.errors import RemoteProtocolViolation
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.headers import decode_request_header
 from odradek.wire.message_codecs import decoder
-from odradek.wire.messages.fetch import FetchRequest
 
-FETCH = 1
-WAIT_MS_MAX = 500
+WAIT_MS_MAX = 1_000
+WAITS: Final = {
+    1: "max_wait_ms",
+    19: "timeout_ms",
+    20: "timeout_ms",
+    37: "timeout_ms",
+    43: "timeout_ms",
+    45: "timeout_ms",
+}
+"""Field with the time that a broker may wait, by the key of the request: Fetch, CreateTopics, DeleteTopics,
+CreatePartitions, ElectLeaders, AlterPartitionReassignments."""
 
 Mutation = Callable[[bytearray, random.Random], None]
 
@@ -93,14 +102,19 @@ def mutate(frame: bytes, rng: random.Random) -> bytes:
 
 
 def has_long_wait(frame: bytes) -> bool:
-    """Return whether the frame decodes as a Fetch with a longer wait than the test's timeout."""
-    if len(frame) < 4 or struct.unpack_from(">h", frame)[0] != FETCH:
+    """Return whether the frame decodes as a request with a longer wait than the test's timeout.
+
+    Topics with a replica on an unknown broker, for example, are deleted only when that broker is back.
+    """
+    field = WAITS.get(struct.unpack_from(">h", frame)[0]) if len(frame) >= 4 else None
+    if field is None:
         return False
     try:
         header, position = decode_request_header(memoryview(frame))
-        if header.api_version not in API_BY_KEY[FETCH].versions:
+        api = API_BY_KEY[header.api_key]
+        if header.api_version not in api.versions:
             return False
-        request, _ = decoder(FetchRequest, header.api_version)(memoryview(frame), position)
+        request, _ = decoder(api.request, header.api_version)(memoryview(frame), position)
     except RemoteProtocolViolation:
         return False
-    return bool(request.max_wait_ms > WAIT_MS_MAX)
+    return bool(getattr(request, field) > WAIT_MS_MAX)
