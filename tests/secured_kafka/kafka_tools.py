@@ -86,9 +86,7 @@ class Tools:
         assert done.returncode == status, f"{tool} {arguments}: {failure}"
         assert password_of(user) not in said
         errors = "".join(f"\n{name}" for name in sorted(set(ERRORS.findall(said))))
-        output = self._replace_names(done.stdout)
-        if status:
-            output = ERROR_TEXTS.sub(r"\1", output)
+        output = ERROR_TEXTS.sub(r"\1", self._replace_names(done.stdout))
         shown = f"{show(output)}{errors}"
         noted = (f"({user})", *map(self._replace_names, arguments))
         self.transcript.append(Step(tool.rpartition(".")[2], noted, done.returncode, lines_of(shown)))
