@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.mixed.harness.tool_transcript import sorted_lines
 from tests.secured_kafka.kafka_tools import (
     ACLS,
@@ -10,6 +12,7 @@ from tests.secured_kafka.kafka_tools import (
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     CONSUMER_GROUPS,
+    DELEGATION_TOKENS,
     GET_OFFSETS,
     TOPICS,
     ToolPair,
@@ -211,5 +214,33 @@ def test_api_versions(pair: ToolPair) -> None:
     def script(tools: Tools) -> None:
         tools.run(BROKER_API_VERSIONS, user="alice", show=known_apis)
         tools.run(BROKER_API_VERSIONS, user="alice", password="wrong", status=1)
+
+    pair.play(script)
+
+
+def test_delegation_tokens(pair: ToolPair) -> None:
+    def script(tools: Tools) -> None:
+        def tokens(*arguments: str, user: str = "alice", status: int = 0) -> str:
+            return tools.run(DELEGATION_TOKENS, *arguments, user=user, status=status)
+
+        output = tokens("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+        row = re.search(r"^([\w-]{22})\s+([\w+/]{86}==)", output, re.MULTILINE)
+        assert row is not None, output
+        token, hmac = row.groups()
+        tokens("--describe")
+        tokens("--describe", user="bob")
+        tokens("--describe", "--owner-principal", "User:alice", user="admin")
+        tokens("--describe", "--owner-principal", "User:nobody", user="admin")
+        own = {"user": token, "password": hmac, "is_token": True}
+        as_token = {**own, "mechanism": "SCRAM-SHA-256"}
+        tools.run(TOPICS, "--list", "--topic", "absent", **as_token)  # type: ignore[arg-type]
+        tools.run(DELEGATION_TOKENS, "--describe", **own, status=1)  # type: ignore[arg-type]
+        period = ("--renew-time-period", "3600000")
+        tokens("--renew", "--hmac", hmac, *period, user="bob")
+        tokens("--renew", "--hmac", hmac, *period, user="admin", status=1)
+        tokens("--renew", "--hmac", "A" * 86 + "==", *period, user="bob", status=1)
+        tokens("--expire", "--hmac", hmac, "--expiry-time-period", "-1")
+        tokens("--describe")
+        tools.run(TOPICS, "--list", "--topic", "absent", **as_token, status=1)  # type: ignore[arg-type]
 
     pair.play(script)
