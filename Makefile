@@ -26,7 +26,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup compile demo test lint types imports format unit pure contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults broker-faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: security help setup compile demo test lint types imports format unit pure contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults broker-faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -61,7 +61,7 @@ demo: $(COMPILED)  ## a year of flights: events on a broker, a table and a topic
 
 # Tests of replaced parts of modules run in the part `pure` only, all others on the compiled modules too.
 # One part computes while another waits for brokers and sessions. The output of a part comes when it ends.
-TEST_PARTS := lint integration unit cluster pure simulation compat clients contracts spark model compat-cluster
+TEST_PARTS := lint integration unit cluster pure simulation compat clients contracts spark model security compat-cluster
 
 test: setup  ## everything CI runs, two parts at a time
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target $(TEST_PARTS)
@@ -102,6 +102,9 @@ clients: $(COMPILED)  ## our clients and the examples of the documentation, with
 
 spark: $(COMPILED)  ## source, sinks and pipelines on a local Spark
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/spark
+
+security: $(COMPILED)  ## secured brokers with every client; faults of a secured cluster: SECURED=1 make cluster
+	@$(BIN)/pytest -n 2 tests/security
 
 faults: broker-faults cluster-faults  ## all faults at length, those of one broker and those of a cluster
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from odradek.cluster.topic_names import is_legal_topic_name
@@ -35,6 +37,8 @@ MOVED_TOPICS: Final = [f"moved-{number}" for number in range(4)]
 request says, for changes of topics that another controller has changed."""
 MOVED_TOPIC_IDS: Final = [bytes(16), *(topic.encode().ljust(16) for topic in MOVED_TOPICS)]
 UNKNOWN_BROKER_EPOCH: Final = -1
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By their number in requests."""
 
 
 class OwnBroker(NamedTuple):
@@ -43,6 +47,8 @@ class OwnBroker(NamedTuple):
     id: int
     host: str
     port: int
+    ports: Mapping[str, int] = MappingProxyType({})
+    """Ports of all listeners, whose names are protocols; by default only PLAINTEXT."""
 
 
 def restrict(request: Any, rng: random.Random, own: OwnBroker) -> None:
@@ -90,8 +96,11 @@ def _restrict_leader(partition: Any, rng: random.Random, own: OwnBroker) -> None
 
 
 def _own_broker(own: OwnBroker) -> UpdateMetadataBroker:
-    endpoint = UpdateMetadataEndpoint(own.port, own.host, "PLAINTEXT", 0)
-    return UpdateMetadataBroker(own.id, own.host, own.port, [endpoint])
+    endpoints = [
+        UpdateMetadataEndpoint(port, own.host, name, PROTOCOLS.index(name))
+        for name, port in (own.ports or {"PLAINTEXT": own.port}).items()
+    ]
+    return UpdateMetadataBroker(own.id, own.host, own.port, endpoints)
 
 
 def spare(request: ControlledShutdownRequest, own: OwnBroker) -> None:

@@ -12,28 +12,24 @@ import random
 import struct
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import psutil
 from kio.index import UnknownAPIKey, UnknownEntity, load_response_schema
 from kio.serial import entity_reader
+from tests.fuzz.canary import TOPIC as CANARY
+from tests.fuzz.canary import Canary, Connect
 from tests.fuzz.control_requests import MOVED_TOPICS, OwnBroker, is_acceptable
 from tests.fuzz.mutations import has_long_wait, mutate
 from tests.fuzz.values import RequestGenerator
 from tests.support.broker import Broker
-from tests.support.kio_requests import (
-    create_topic,
-    fetch_request,
-    fetched_partition,
-    kio_requests,
-    metadata_request,
-    produce_request,
-    produced_partition,
-)
+from tests.support.kio_requests import kio_requests, metadata_request
 from tests.support.raw_connection import ConnectionEnded, RawConnection, header_v1
-from tests.support.record_batches import HandMadeBatch, record
 
 from odradek.wire.apis import API_BY_KEY, Api
 
@@ -45,8 +41,7 @@ PIPELINE_MAX = 8
 CANARY_EVERY = 50
 """Pipelines between two checks of the canary and the memory."""
 RSS_BYTES_MAX = 600 << 20
-CANARY = "canary"
-CANARY_SETTINGS = {"min.insync.replicas": "1", "compression.type": "producer", "cleanup.policy": "delete"}
+NO_PORTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class FuzzFailure(AssertionError):
@@ -77,9 +72,19 @@ class Fuzzer:
     """Fuzzes one broker with one seed."""
 
     def __init__(
-        self, bootstrap: str, broker: Broker | None, seed: int, failures: Path, *, keep_going: bool = False
+        self,
+        bootstrap: str,
+        broker: Broker | None,
+        seed: int,
+        failures: Path,
+        *,
+        keep_going: bool = False,
+        connect: Connect | None = None,
+        ports: Mapping[str, int] = NO_PORTS,
     ) -> None:
-        self._bootstrap = bootstrap
+        """``connect`` makes connections to a listener that authenticates, of several with these ports."""
+        self._connect = connect or partial(RawConnection, bootstrap)
+        self._ports = ports
         self._broker = broker
         self._process = None if broker is None else psutil.Process(broker.pid)
         self._random = random.Random(seed)
@@ -91,15 +96,14 @@ class Fuzzer:
         self._recent: list[Frame] = []
         self._apis = self._advertised()
         self._own = self._own_broker()
-        self._canary = RawConnection(bootstrap)
-        self._canary_offset = 0
+        self._canary = Canary(self._connect, seed)
         self.counts = FuzzCounts()
 
     def _advertised(self) -> list[tuple[Api, range]]:
         request = kio_requests("api_versions", 3).ApiVersionsRequest(
             client_software_name="fuzz", client_software_version="1"
         )
-        with RawConnection(self._bootstrap) as connection:
+        with self._connect() as connection:
             listed = connection.exchange(request).api_keys
         return [
             (API_BY_KEY[api.api_key], range(api.min_version, api.max_version + 1))
@@ -108,13 +112,13 @@ class Fuzzer:
         ]
 
     def _own_broker(self) -> OwnBroker:
-        with RawConnection(self._bootstrap) as connection:
+        with self._connect() as connection:
             (broker,) = connection.exchange(metadata_request(CANARY)).brokers
-        return OwnBroker(broker.node_id, broker.host, broker.port)
+        return OwnBroker(broker.node_id, broker.host, broker.port, self._ports)
 
     def run(self, frames: int) -> FuzzCounts:
         """Send ``frames`` frames."""
-        create_topic(self._canary, CANARY, dict(CANARY_SETTINGS))
+        self._canary.create_topic()
         pipelines = 0
         try:
             while self.counts.frames < frames:
@@ -143,7 +147,7 @@ class Fuzzer:
         request = kio_requests("metadata", 12).MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        topics = self._canary.exchange(request).topics
+        topics = self._canary.connection.exchange(request).topics
         self._topic_ids = [
             topic.topic_id.bytes
             for topic in topics
@@ -173,7 +177,7 @@ class Fuzzer:
         self.counts.frames += len(pipeline)
         self._recent += pipeline
         if self._connection is None:
-            self._connection = RawConnection(self._bootstrap)
+            self._connection = self._connect()
         try:
             for frame in pipeline:
                 self._connection.send_frame(frame.data)
@@ -214,7 +218,7 @@ class Fuzzer:
     def _check_broker(self) -> None:
         """Check canary, memory and log after the frames since the last check."""
         try:
-            self._check_canary()
+            self._canary.check()
         except (ConnectionEnded, OSError, AssertionError) as error:
             self._fail(self._recent, f"canary failed: {error!r}")
         if self._process is not None:
@@ -225,17 +229,6 @@ class Fuzzer:
         if self._broker is not None and not self._keep_going and (traceback := self._broker.traceback()):
             self._fail(self._recent, f"broker printed a traceback:\n{traceback}\n")
         self._recent.clear()
-
-    def _check_canary(self) -> None:
-        value = f"canary {self._seed} {self._canary_offset}".encode()
-        batch = HandMadeBatch(records=[record(0, value)]).build()
-        produced = produced_partition(self._canary.exchange(produce_request(CANARY, batch)))
-        assert produced.error_code == 0, produced
-        assert produced.base_offset == self._canary_offset, produced
-        fetched = fetched_partition(self._canary.exchange(fetch_request(CANARY, self._canary_offset)))
-        assert value in bytes(fetched.records or b""), fetched
-        assert self._canary.exchange(metadata_request(CANARY)).topics[0].error_code == 0
-        self._canary_offset += 1
 
     def _fail(self, pipeline: Sequence[Frame], reason: str) -> None:
         self._failures.mkdir(parents=True, exist_ok=True)

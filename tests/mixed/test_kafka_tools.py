@@ -36,11 +36,7 @@ RECORDS = 6_000
 MISSING_APIS = (
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
-    "CreateDelegationToken",
-    "DescribeDelegationToken",
     "Envelope",
-    "ExpireDelegationToken",
-    "RenewDelegationToken",
     "SaslAuthenticate",
     "UpdateFeatures",
 )

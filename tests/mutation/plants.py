@@ -14,6 +14,7 @@ from tests.mutation.plants_quotas import QUOTA_PLANTS
 from tests.mutation.plants_replication import REPLICATION_PLANTS
 from tests.mutation.plants_sasl import SASL_PLANTS
 from tests.mutation.plants_tls import TLS_PLANTS
+from tests.mutation.plants_tokens import TOKEN_PLANTS
 
 PLANTS = [
     *ACL_PLANTS,
@@ -28,4 +29,5 @@ PLANTS = [
     *QUOTA_PLANTS,
     *SASL_PLANTS,
     *TLS_PLANTS,
+    *TOKEN_PLANTS,
 ]

@@ -84,6 +84,11 @@ class SecuredListeners:
     def bootstrap(self, protocol: str) -> str:
         return f"127.0.0.1:{self._ports[protocol]}"
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """Ports of all listeners by protocol."""
+        return dict(self._ports)
+
     def options(self, protocol: str, mechanism: str | None = None, user: str = "alice") -> dict[str, Any]:
         """Return options for our clients and confluent-kafka: Kafka's names, and short ones of librdkafka."""
         options: dict[str, Any] = {

@@ -105,7 +105,7 @@ def _data_directory(options: ServeOptions) -> Iterator[str | None]:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="odradek-") as path:
-        yield f"{path}/data"
+        yield f"{path}/data" if options.secure else path
 
 
 def _check(options: ServeOptions, variables: Mapping[str, str]) -> int:

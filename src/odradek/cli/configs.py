@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from odradek.cli.target import Bootstrap, Extra, Json, Target, parse_pairs
 
 if TYPE_CHECKING:
     from odradek.client.admin.configs import ConfigResource
+
+HIDDEN: Final = "(hidden)"
+"""Shown for the value of a sensitive setting."""
 
 app = typer.Typer(help="Describe, set and unset settings of topics and brokers.", no_args_is_help=True)
 
@@ -59,7 +62,7 @@ def describe(
     rows = [
         {
             "name": entry.name,
-            "value": "(hidden)" if entry.is_sensitive else entry.value,
+            "value": HIDDEN if entry.is_sensitive else entry.value,
             "source": entry.source.name.lower(),
             "read_only": entry.is_read_only,
         }
@@ -124,5 +127,18 @@ def unset(
 
 
 def _show_changes(changes: Mapping[str, str | None], dry_run: bool, as_json: bool) -> None:
-    rows = [{"name": name, "value": value, "dry_run": dry_run} for name, value in changes.items()]
+    rows = [
+        {"name": name, "value": _shown_value(name, value), "dry_run": dry_run}
+        for name, value in changes.items()
+    ]
     show(rows, ["name", "value", "dry_run"], as_json=as_json)
+
+
+def _shown_value(name: str, value: str | None) -> str | None:
+    """Return a value for the terminal. A setting that is unknown here may be a password, too."""
+    from odradek.config import topic
+    from odradek.config.lookup import find_broker_setting
+
+    setting = topic.BY_NAME.get(name) or find_broker_setting(name)
+    is_hidden = setting is None or setting.sensitive
+    return HIDDEN if is_hidden and value is not None else value

@@ -126,7 +126,10 @@ def expire(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Let a token expire. Only its owner and renewers may. Open connections stay open."""
+    """Let a token expire. Only its owner and renewers may.
+
+    Open connections stay open until the time at which it would have expired.
+    """
     with Target(bootstrap, extra).only_admin() as admin:
         expires_ms = admin.expire_delegation_token(_hmac_of(admin, token), period_ms=period_ms)
     show_done("expired", [{"token": token, "expires": _as_time(expires_ms)}], as_json=json)

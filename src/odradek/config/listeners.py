@@ -152,6 +152,17 @@ def _anonymous_access_problem(endpoint: ListenerEndpoint) -> str:
     )
 
 
+def unencrypted_listeners(settings: Settings) -> list[str]:
+    """Return a warning for each listener that takes credentials from other machines without encryption."""
+    protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+    return [
+        f"listeners: {address.name}://{address.host}:{address.port} is not encrypted: passwords of PLAIN, "
+        "access tokens and all records can be read on the network; use SASL_SSL"
+        for address in _bound(settings)
+        if protocols.get(address.name) is SecurityProtocol.SASL_PLAINTEXT and not _is_loopback(address.host)
+    ]
+
+
 def _bound(settings: Settings) -> tuple[ListenerAddress, ...]:
     return parse_addresses(settings[broker.LISTENERS])
 

@@ -62,7 +62,8 @@ def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequenc
         problems.extend(error.problems)
     if problems:
         raise ConfigError(problems)
-    return LoadedConfig(raw_values, settings, (*unknown_variables, *warnings(raw_values)))
+    lines = (*unknown_variables, *warnings(raw_values), *listeners.unencrypted_listeners(settings))
+    return LoadedConfig(raw_values, settings, lines)
 
 
 def _cross_setting_problems(settings: Settings, raw_values: Mapping[str, str]) -> list[str]:

@@ -66,8 +66,16 @@ class FaultCluster:
     ``more_log_dirs`` are what a broker has besides the usual at its next start.
     """
 
-    def __init__(self, home: Path, network: Network, brokers: Sequence[int] = BROKERS) -> None:
+    def __init__(
+        self,
+        home: Path,
+        network: Network,
+        brokers: Sequence[int] = BROKERS,
+        *,
+        is_secured: bool = IS_SECURED,
+    ) -> None:
         self.home = home
+        self._is_secured = is_secured
         self.members = list(BROKERS)
         self.network = network
         home.mkdir(parents=True, exist_ok=True)
@@ -83,7 +91,7 @@ class FaultCluster:
         self._zookeeper = self._start_zookeeper()
         self.links = ZooKeeperLinks(network.zookeeper_host, self._zookeeper.port, brokers)
         self.znodes = Znodes(self._zookeeper.connect_string)
-        if IS_SECURED:
+        if is_secured:
             allow_clients(self._zookeeper.connect_string)
 
     def _start_zookeeper(self, port: int = 0) -> LocalZooKeeper:
@@ -107,6 +115,10 @@ class FaultCluster:
 
     def address(self, broker: int) -> str:
         return f"{self.network.host(broker)}:{self._ports[broker]}"
+
+    def broker_port(self, broker: int) -> int:
+        """Return the port of a secured broker's listener for brokers."""
+        return self._broker_ports[broker]
 
     def log_dirs(self, broker: int) -> list[Path]:
         return [self.home / f"broker-{broker}", *self.more_log_dirs.get(broker, ())]
@@ -164,7 +176,7 @@ class FaultCluster:
             "listeners": f"PLAINTEXT://{self.address(broker)}",
             "log.dirs": ",".join(map(str, self.log_dirs(broker))),
             "zookeeper.connect": self._zookeeper_connect(broker),
-            **(self._secured_settings(broker) if IS_SECURED else {}),
+            **(self._secured_settings(broker) if self._is_secured else {}),
         }
 
     def _secured_settings(self, broker: int) -> dict[str, str]:

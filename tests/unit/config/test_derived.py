@@ -62,3 +62,19 @@ def test_deprecated_timestamp_limit_is_a_fallback() -> None:
     inherited = topic_settings({}, {"log.message.timestamp.difference.max.ms": "10"})
     assert inherited[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS] == 10
     assert derived.topic_timestamp_after_max_ms(inherited) == 10
+
+
+@pytest.mark.parametrize(
+    ("raw_values", "secret"),
+    [
+        ({}, None),
+        ({"delegation.token.secret.key": "new"}, "new"),
+        ({"delegation.token.master.key": "old"}, "old"),
+        ({"delegation.token.secret.key": "new", "delegation.token.master.key": "old"}, "new"),
+        ({"delegation.token.secret.key": ""}, None),
+        ({"delegation.token.secret.key": "", "delegation.token.master.key": "old"}, None),
+    ],
+)
+def test_delegation_tokens_need_a_secret(raw_values: dict[str, str], secret: str | None) -> None:
+    derived_secret = derived.delegation_token_secret(settings(raw_values))
+    assert (None if derived_secret is None else derived_secret.reveal()) == secret

@@ -12,6 +12,7 @@ from odradek.config.listeners import (
     listeners,
     new_anonymous_access_problems,
     problems,
+    unencrypted_listeners,
 )
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
@@ -141,3 +142,17 @@ def test_only_new_anonymous_listeners_of_a_change_are_reported() -> None:
     before = settings(listeners="PLAINTEXT://:1")
     assert new_anonymous_access_problems(before, before) == []
     assert len(new_anonymous_access_problems(before, settings(listeners="PLAINTEXT://:1,SSL://:2"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("SASL_PLAINTEXT://:1", 1),
+        ("SASL_PLAINTEXT://10.0.0.1:1,SASL_SSL://:2", 1),
+        ("SASL_PLAINTEXT://127.0.0.1:1", 0),
+        ("SASL_SSL://:1", 0),
+    ],
+)
+def test_credentials_without_encryption_are_warned_of(text: str, count: int) -> None:
+    lines = unencrypted_listeners(settings(listeners=text))
+    assert [line.startswith("listeners: SASL_PLAINTEXT://") for line in lines] == [True] * count

@@ -143,6 +143,30 @@ def test_half_handshake_is_closed_after_the_limit(sent: bytes) -> None:
     in_memory(body)
 
 
+def test_refused_connection_costs_no_handshake() -> None:
+    async def body(memory: MemoryNetwork, host: Network) -> None:
+        side, peer = Plan(), RawPeer()
+        network = tls_network(host)
+        accepted: list[TlsConnection] = []
+
+        def accept(connection: Connection) -> Receiver:
+            accepted.append(tls(connection))
+            accepted[0].refuse()
+            return side
+
+        port = (await network.listen(HOST, 0, accept)).port
+        stream = TlsStream(source(client_options(), server_side=False).context, server_side=False, host=HOST)
+        await host.dial(HOST, port, peer.attach, TIMEOUT_MS)
+        peer.raw.send([stream.take_output()])
+        await asyncio.sleep(0.5)
+        assert (peer.received, side.lost) == (b"", [])
+        accepted[0].close()
+        await until(lambda: bool(peer.lost))
+        assert peer.received == b""
+
+    in_memory(body)
+
+
 def test_limit_does_not_end_complete_connections() -> None:
     async def body(memory: MemoryNetwork, host: Network) -> None:
         network = tls_network(host, handshake_timeout_ms=3_000)

@@ -257,6 +257,10 @@ class Listener:
             throttling.delayed_closes -= 1
 
         throttling.delayed_closes += 1
+        # A handshake takes more CPU time than anything else that a stranger can ask for.
+        refuse = getattr(connection, "refuse", None)
+        if refuse is not None:
+            refuse()
         throttled = _ThrottledConnection(connection, on_closed)
         throttling.muter.call_later(delay_ms, throttled.close)
         return throttled

@@ -9,6 +9,7 @@ mechanism and principal; it must before its session expires, or its next request
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -18,7 +19,7 @@ from odradek.broker.network.session import Session
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.ports.clock import Clock
 from odradek.security.principal import KafkaPrincipal, user
-from odradek.security.sasl.mechanism import SaslRefused, SaslServer
+from odradek.security.sasl.mechanism import InvalidCredentials, SaslRefused, SaslServer
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -34,6 +35,9 @@ API_VERSIONS_VERSIONS: Final = range(5)
 
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 """A client that re-authenticates more often is refused, as it would occupy the broker."""
+
+_MECHANISM: Final = re.compile(r"[A-Z0-9_-]{1,20}")
+"""Name of a mechanism (RFC 4422, section 3.1)."""
 
 Dispatch = Callable[[Request, Session], None]
 
@@ -99,7 +103,7 @@ class SaslAuthenticator:
             self._dispatch(request, session)
         elif key == HANDSHAKE_KEY and self._state in {State.START, State.HANDSHAKE}:
             self._handle_handshake(request, session)
-        elif key in {AUTHENTICATE_KEY, TOKEN_KEY} and self._state is State.AUTHENTICATE:
+        elif self._state is State.AUTHENTICATE and (key == AUTHENTICATE_KEY or _is_token(request)):
             self._handle_token(request, session)
         else:
             api = API_BY_KEY.get(key)
@@ -226,8 +230,11 @@ class SaslAuthenticator:
     def _refuse(self, request: Request, session: Session, refused: SaslRefused) -> None:
         parts: list[Any] = []
         if request.api_key != TOKEN_KEY:
+            message = str(refused)
+            if self._is_reauthenticating and isinstance(refused, InvalidCredentials):
+                message = refused.message_on_reauthentication
             response = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(refused)
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
             )
             parts = parts_encoder(SaslAuthenticateResponse, request.api_version)(response)
         reason = f"{refused}: {refused.detail}" if refused.detail else str(refused)
@@ -252,6 +259,11 @@ class SaslAuthenticator:
         self._call_later(self._settings.failure_delay_ms() / 1000, close)
 
 
+def _is_token(request: Request) -> bool:
+    """Return whether a frame has no header; a client could send a header with the same key."""
+    return request.api_key == TOKEN_KEY and request.body_position == 0
+
+
 def _checked_version(request: Request, versions: range) -> int:
     if request.api_version not in versions:
         name = API_BY_KEY[request.api_key].name
@@ -260,5 +272,5 @@ def _checked_version(request: Request, versions: range) -> int:
 
 
 def _shown(mechanism: str) -> str:
-    """Return a client's text for a log line."""
-    return repr(mechanism[:64])
+    """Return a mechanism for a log line. Other text may be a password that a client sent by mistake."""
+    return mechanism if _MECHANISM.fullmatch(mechanism) else f"of {len(mechanism)} characters"

@@ -118,9 +118,10 @@ class DelegationTokensApi(AdminApi):
     async def expire_delegation_token(
         self, hmac: bytes, *, period_ms: int | None = None, timeout_s: float | None = None
     ) -> int:
-        """Let a token expire after a period, by default at once; return when. Connections stay open.
+        """Let a token expire after a period, by default at once; return when.
 
-        Only the owner and the renewers may.
+        Only the owner and the renewers may. Connections that it has authenticated stay open until the time at
+        which it would have expired.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")

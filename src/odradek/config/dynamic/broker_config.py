@@ -44,6 +44,12 @@ PER_LISTENER_ONLY: Final = frozenset(
     }
 )
 
+# As in Kafka without ``password.encoder.secret``.
+PASSWORDS_NOT_STORED: Final = (
+    "passwords and keys cannot be changed dynamically, because the cluster's state is not encrypted; set them "
+    "in the configuration file, and for certificates use files, which are read again when they change"
+)
+
 # These can be changed cluster-wide even with a listener prefix.
 CLUSTER_LEVEL_ON_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -152,6 +158,9 @@ def topic_problems(overrides: Mapping[str, str]) -> list[str]:
 
 def dynamic_update_error(name: str, *, per_broker: bool) -> str | None:
     """Return why a known setting cannot be updated dynamically, or None if it can."""
+    setting = find_broker_setting(name)
+    if setting is not None and setting.sensitive:
+        return PASSWORDS_NOT_STORED
     plain = DYNAMIC_BY_NAME.get(name)
     if plain is None:
         split = split_listener_name(name)

@@ -52,6 +52,7 @@ class TlsConnection:
         "_is_delivering",
         "_is_paused",
         "_is_raw_paused",
+        "_is_refused",
         "_loop",
         "_offload_read",
         "_plaintext_bytes",
@@ -89,6 +90,7 @@ class TlsConnection:
         self._is_delayed = False
         self._is_paused = True
         self._is_raw_paused = False
+        self._is_refused = False
         self._is_delivering = False
         self._is_closing = False
         self._is_closed = False
@@ -193,6 +195,10 @@ class TlsConnection:
         self._is_closed = self._is_closing = True
         self._cancel_timeout()
 
+    def refuse(self) -> None:
+        """Read nothing, so that a connection that is closed later costs no handshake."""
+        self._is_refused = True
+
     # Callbacks of the raw connection.
 
     def receive_buffer(self) -> memoryview:
@@ -200,6 +206,9 @@ class TlsConnection:
 
     def bytes_received(self, count: int) -> None:
         if self._is_closed:
+            return
+        if self._is_refused:
+            self._pause_raw()
             return
         was_complete = self._stream.is_complete
         try:

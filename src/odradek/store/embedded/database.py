@@ -9,12 +9,18 @@ Opening an existing file writes nothing; its first write increments ``opened``.
 
 Each call of ``write`` is one transaction, synced once (write-ahead log, ``synchronous=FULL``). The file is
 locked while it is open; a second process fails to open it. Calls may come from any thread, one at a time.
+
+Only the owner can read the file (mode 0600), because SCRAM credentials are in it. SQLite gives its log the
+same mode.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from odradek.store.embedded.node_tree import NodeTree
@@ -22,6 +28,8 @@ from odradek.store.port import Node, Stat, StoreError, Unavailable
 
 MEMORY: Final = ":memory:"
 LAYOUT_VERSION: Final = 1
+PRIVATE: Final = 0o600
+OTHERS: Final = 0o077
 
 _TABLES: Final = """
 CREATE TABLE node (
@@ -48,8 +56,10 @@ class Database:
         self.path = path
         self._is_opening_counted = False
         try:
+            if path != MEMORY:
+                _make_private(path)
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise Unavailable(path, f"cannot be opened: {error}") from error
         try:
             self.opened = self._prepare()
@@ -118,6 +128,21 @@ class Database:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _make_private(path: str) -> None:
+    """Create the file, or take away the rights of others to it and its log.
+
+    An existing file is not opened: closing it would end the locks that this process has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+    for name in (path, f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            status = os.stat(name)
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if is_own and status.st_mode & OTHERS:
+                os.chmod(name, PRIVATE)
 
 
 def _open_error(path: str, error: sqlite3.Error) -> StoreError:

@@ -16,6 +16,7 @@ from odradek.security.sasl.mechanism import SaslRefused
 from odradek.wire.message_codecs import decoder, parts_encoder
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.wire.server_connection import TOKEN_KEY
 
 METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -192,6 +193,7 @@ def test_tokens_without_headers_follow_handshake_version_0(scenario: Scenario) -
         (["handshake"], HANDSHAKE),
         (["handshake", "token"], METADATA),
         (["handshake", "token"], HANDSHAKE),
+        (["handshake"], TOKEN_KEY),
         ([], 99),
     ],
 )
@@ -327,3 +329,13 @@ def test_no_request_is_served_during_re_authentication(harness: Any) -> None:
     scenario.handshake()
     assert scenario.request(METADATA, 1) == b""
     assert (scenario.is_closed, scenario.dispatched) == (True, [])
+
+
+def test_text_that_is_no_mechanism_is_not_logged(
+    scenario: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that sends a token in the place of the mechanism must not find its password in the log."""
+    caplog.set_level("WARNING", "odradek")
+    scenario.request(HANDSHAKE, 1, b"\0\x0d\0alice\0secret")
+    assert "unsupported mechanism of 13 characters" in caplog.text
+    assert "secret" not in caplog.text
