@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.mixed.harness.tool_transcript import sorted_lines
+from tests.mixed.harness.tool_transcript import known_apis, sorted_lines
 from tests.secured_kafka.kafka_tools import (
     ACLS,
     BROKER_API_VERSIONS,
@@ -21,8 +21,6 @@ from tests.secured_kafka.kafka_tools import (
 
 LITERAL_AND_PREFIXED = ("--resource-pattern-type", "match")
 PREFIXED = ("--resource-pattern-type", "prefixed")
-MISSING_APIS = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "Envelope", "UpdateFeatures")
-"""APIs of Kafka that our broker does not have; clients see them as unsupported."""
 
 
 def test_acls(pair: ToolPair) -> None:
@@ -201,13 +199,6 @@ def test_topics(pair: ToolPair) -> None:
         tools.run(CONFIGS, *topic, "--alter", "--add-config", "retention.ms=1", user="alice", status=1)
 
     pair.play(script)
-
-
-def known_apis(output: str) -> str:
-    """Return the APIs in order, without those that our broker does not have."""
-    return "\n".join(
-        sorted(line for line in output.splitlines() if not line.strip().startswith(MISSING_APIS))
-    )
 
 
 def test_api_versions(pair: ToolPair) -> None:
