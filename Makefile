@@ -26,7 +26,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # Tests start hundreds of Python processes: none should compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: security help setup compile demo test lint types imports format unit pure contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants faults broker-faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
+.PHONY: security help setup compile demo test lint types imports format unit pure contracts simulation cluster cluster-more integration clients compat compat-cluster spark compat-kafka-python clients-on-kafka capture-cluster spark-jvm-connector mixed-cluster mixed-plants secured-kafka faults broker-faults cluster-faults cluster-operations cluster-plants model sim sim-plants fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -154,6 +154,11 @@ mixed-cluster: $(COMPILED)  ## our broker and Apache Kafka's in one cluster on Z
 
 mixed-plants: $(COMPILED)  ## mistakes in our broker that the mixed cluster must find: make mixed-plants ONLY=truncate
 	@$(BIN)/python -m tests.mixed.run_plants --only "$(ONLY)"
+
+# Needs Maven Central (once) and Java 17; not part of `make test`.
+secured-kafka: $(COMPILED)  ## our clients on a secured Apache Kafka, its tools on our secured broker: make secured-kafka ONLY=acls
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.mixed.harness.kafka_tools $(KAFKA)
+	@PYTHONPATH=$(CURDIR) $(BIN)/pytest --timeout 600 tests/secured_kafka -k "$(ONLY)"
 
 sim: $(COMPILED)  ## more seeds of the simulation: make sim SEEDS=3000 SEED=1 CONTROLLER=own
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(BROKERS),--brokers $(BROKERS)) --first $(SEED) --controller $(or $(CONTROLLER),scripted)

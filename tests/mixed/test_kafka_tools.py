@@ -25,6 +25,7 @@ from tests.mixed.harness.tool_transcript import (
     TOPICS,
     ClusterPair,
     Tools,
+    known_apis,
     sorted_json,
     sorted_lines,
 )
@@ -33,14 +34,6 @@ from tests.support.interbroker.clients import Clients
 THROTTLE = "5000"
 RECORDS = 6_000
 """Records of 1,000 bytes that take twenty minutes under the throttle."""
-MISSING_APIS = (
-    "ConsumerGroupDescribe",
-    "ConsumerGroupHeartbeat",
-    "Envelope",
-    "SaslAuthenticate",
-    "UpdateFeatures",
-)
-"""APIs of Kafka's brokers that ours do not have; clients see them as unsupported."""
 
 
 @pytest.fixture(scope="module")
@@ -323,12 +316,6 @@ def test_log_dirs(pair: ClusterPair) -> None:
         tools.run(LOG_DIRS, *selection, "7", status=1)
 
     pair.play(script)
-
-
-def known_apis(output: str) -> str:
-    """Return the APIs of each broker in order, without those that our brokers do not have."""
-    lines = [line.strip().rstrip(",") for line in output.splitlines()]
-    return "\n".join(sorted(line for line in lines if not line.startswith(MISSING_APIS)))
 
 
 def test_cluster_features_and_quorum(pair: ClusterPair) -> None:

@@ -6,6 +6,7 @@ from tests.mutation.plant import Plant
 
 TLS = "src/odradek/security/tls"
 CONNECTION = "src/odradek/net/tls/tls_connection.py"
+BROKER_CONNECTION = "src/odradek/net/broker_connection.py"
 
 TLS_PLANTS: list[Plant] = [
     Plant(
@@ -21,6 +22,50 @@ TLS_PLANTS: list[Plant] = [
         "        self.peer_principal_name = self._stream.peer_name()\n",
         "",
         ("unit/net/test_tls_connection.py::test_principal_is_known_before_the_first_bytes",),
+    ),
+    Plant(
+        "a client does not try refused handshakes again",
+        BROKER_CONNECTION,
+        "        except TlsHandshakeFailed as error:\n",
+        "        except NotImplementedError as error:\n",
+        ("unit/net/test_tls_failures.py::test_refused_handshake_is_a_failed_authentication",),
+    ),
+    Plant(
+        "a certificate that is refused after the client's handshake is a failed authentication",
+        BROKER_CONNECTION,
+        'if isinstance(getattr(self._connection, "failure", None), TlsHandshakeFailed):',
+        "if False:",
+        ("unit/net/test_tls_failures.py::test_refused_handshake_is_a_failed_authentication",),
+    ),
+    Plant(
+        "a client tries again when a connection ends during the handshake",
+        CONNECTION,
+        'self.failure = TlsError(_ENDED if reason is None else f"{_ENDED}: {reason}")',
+        "self.failure = TlsHandshakeFailed(_ENDED)",
+        ("unit/net/test_tls_failures.py::test_connection_that_ends_during_the_handshake_may_be_tried_again",),
+    ),
+    Plant(
+        "a client re-authenticates before its session ends",
+        BROKER_CONNECTION,
+        "            wait_s = lifetime_ms * self._reauthentication_part / 1000\n",
+        "            wait_s = lifetime_ms * 2 / 1000\n",
+        (
+            "unit/net/test_reauthentication.py::test_sessions_are_renewed_at_85_to_95_percent_of_their_lifetime",
+        ),
+    ),
+    Plant(
+        "requests wait until a client has re-authenticated",
+        "src/odradek/net/connection_state.py",
+        "            and not connection.is_reauthenticating\n",
+        "",
+        ("unit/net/test_reauthentication.py::test_requests_wait_for_the_renewal",),
+    ),
+    Plant(
+        "a failed re-authentication closes the connection",
+        BROKER_CONNECTION,
+        "        if isinstance(error, ClientError):\n            self.close(error)\n",
+        "        if isinstance(error, ClientError):\n            pass\n",
+        ("unit/net/test_reauthentication.py::test_failed_renewal_closes_the_connection",),
     ),
     Plant(
         "ciphertext in memory is bounded",

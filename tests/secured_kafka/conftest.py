@@ -1,4 +1,7 @@
-"""Fixtures: a secured Apache Kafka broker, and the class path of Kafka's tools."""
+"""Fixtures: for each module a secured Apache Kafka and our secured broker; Kafka's tools on both.
+
+A module ends its Kafka before the next one starts its own: one JVM with a broker at a time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def classpath() -> str:
     return fetched_classpath(KAFKA_VERSION)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     broker = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"), classpath)
     try:
@@ -43,7 +46,7 @@ def topic(kafka: SecuredKafka) -> str:
     return name
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Our broker with the same users and authorizer."""
     settings = AUTHORIZER_SETTINGS | SHARED_SETTINGS

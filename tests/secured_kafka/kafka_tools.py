@@ -29,6 +29,7 @@ CONFIGS: Final = "kafka.admin.ConfigCommand"
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER: Final = "kafka.tools.ConsoleProducer"
 CONSUMER_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+DELEGATION_TOKENS: Final = "org.apache.kafka.tools.DelegationTokenCommand"
 GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 OPTION_OF_CONFIG: Final = {
@@ -38,8 +39,10 @@ OPTION_OF_CONFIG: Final = {
 """Tools whose option is not ``--command-config``."""
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-CHOSEN_IDS: Final = re.compile(r"(TopicId: )[\w-]{22}")
-CONSUMER_IDS: Final = re.compile(r"(console-consumer-)[\w-]{36}")
+CHOSEN_IDS: Final = re.compile(r"((?:TopicId|tokenId) ?: )[\w-]{22}")
+HMACS: Final = re.compile(r"[\w+/]{86}==")
+TOKEN_ROWS: Final = re.compile(r"^[\w-]{22}\s+[\w+/]{86}==", re.MULTILINE)
+TOKEN_DATES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d|\bexpiry date : \S.*")
 ERRORS: Final = re.compile(r"\w+(?:\.\w+)*\.(\w+(?:Exception|Error))\b")
 
 
@@ -64,12 +67,13 @@ class Tools:
         text: str = "",
         status: int = 0,
         show: Callable[[str], object] = str,
+        is_token: bool = False,
     ) -> str:
-        """Run a tool as a user, with a text on its standard input.
+        """Run a tool as a user, with a text on its standard input. A token has its id and HMAC instead.
 
         Note what ``show`` takes from its output, and the names of errors.
         """
-        config = self._client_config(user, mechanism, password or password_of(user))
+        config = self._client_config(user, mechanism, password or password_of(user), is_token=is_token)
         connection = ("--bootstrap-server", self.listeners.bootstrap("SASL_SSL"))
         option = OPTION_OF_CONFIG.get(tool, "--command-config")
         java = (*JAVA, f"-Dlog4j.configuration=file:{self._log4j}", "-cp", self._classpath)
@@ -86,22 +90,21 @@ class Tools:
         assert done.returncode == status, f"{tool} {arguments}: {failure}"
         assert password_of(user) not in said
         errors = "".join(f"\n{name}" for name in sorted(set(ERRORS.findall(said))))
-        output = self._replace_names(done.stdout)
-        if status:
-            output = ERROR_TEXTS.sub(r"\1", output)
+        output = ERROR_TEXTS.sub(r"\1", self._replace_names(done.stdout))
         shown = f"{show(output)}{errors}"
-        noted = (f"({user})", *map(self._replace_names, arguments))
+        noted = (f"({'token' if is_token else user})", *map(self._replace_names, arguments))
         self.transcript.append(Step(tool.rpartition(".")[2], noted, done.returncode, lines_of(shown)))
         return done.stdout
 
-    def _client_config(self, user: str, mechanism: str, password: str) -> Path:
+    def _client_config(self, user: str, mechanism: str, password: str, *, is_token: bool) -> Path:
         module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
+        token = ' tokenauth="true"' if is_token else ""
         self._config_count += 1
         path = self.listeners.directory / f"client-{self._config_count}.properties"
         lines = (
             "security.protocol=SASL_SSL",
             f"sasl.mechanism={mechanism}",
-            f'sasl.jaas.config={module} required username="{user}" password="{password}";',
+            f'sasl.jaas.config={module} required username="{user}" password="{password}"{token};',
             "ssl.truststore.type=PEM",
             f"ssl.truststore.location={self.listeners.files['authority']}",
         )
@@ -110,7 +113,8 @@ class Tools:
 
     def _replace_names(self, text: str) -> str:
         text = text.replace(self.listeners.bootstrap("SASL_SSL"), "BROKER")
-        return CONSUMER_IDS.sub(r"\1ID", CHOSEN_IDS.sub(r"\1ID", text))
+        text = TOKEN_ROWS.sub("TOKEN HMAC", TOKEN_DATES.sub("DATE", text))
+        return HMACS.sub("HMAC", CHOSEN_IDS.sub(r"\1ID", text))
 
 
 class ToolPair(NamedTuple):

@@ -41,6 +41,7 @@ SHARED_SETTINGS: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "delegation.token.secret.key": "secret of all brokers",
 }
 """Settings of both brokers."""
 REAUTHENTICATION: Final = "Beginning re-authentication"

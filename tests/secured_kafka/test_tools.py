@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.mixed.harness.tool_transcript import sorted_lines
+import re
+
+from tests.mixed.harness.tool_transcript import known_apis, sorted_lines
 from tests.secured_kafka.kafka_tools import (
     ACLS,
     BROKER_API_VERSIONS,
@@ -10,6 +12,7 @@ from tests.secured_kafka.kafka_tools import (
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     CONSUMER_GROUPS,
+    DELEGATION_TOKENS,
     GET_OFFSETS,
     TOPICS,
     ToolPair,
@@ -18,8 +21,6 @@ from tests.secured_kafka.kafka_tools import (
 
 LITERAL_AND_PREFIXED = ("--resource-pattern-type", "match")
 PREFIXED = ("--resource-pattern-type", "prefixed")
-MISSING_APIS = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "Envelope", "UpdateFeatures")
-"""APIs of Kafka that our broker does not have; clients see them as unsupported."""
 
 
 def test_acls(pair: ToolPair) -> None:
@@ -85,6 +86,12 @@ def test_scram_users(pair: ToolPair) -> None:
     pair.play(script)
 
 
+def sorted_quotas(output: str) -> str:
+    """Return lines in order, and the quotas of each line, which come from maps."""
+    lines = (line.partition(" are ") for line in output.splitlines())
+    return "\n".join(sorted(f"{entity}: {sorted(quotas.split(', '))}" for entity, _, quotas in lines))
+
+
 def test_quotas(pair: ToolPair) -> None:
     user = ("--entity-type", "users", "--entity-name", "dave")
     client = ("--entity-type", "clients", "--entity-name", "reports")
@@ -108,24 +115,24 @@ def test_quotas(pair: ToolPair) -> None:
     def script(tools: Tools) -> None:
         for entity, config in entities.items():
             tools.run(CONFIGS, *entity, "--alter", "--add-config", config)
-            tools.run(CONFIGS, *entity, "--describe")
+            tools.run(CONFIGS, *entity, "--describe", show=sorted_quotas)
         for kind in ("users", "clients", "ips"):
-            tools.run(CONFIGS, "--entity-type", kind, "--describe", show=sorted_lines)
+            tools.run(CONFIGS, "--entity-type", kind, "--describe", show=sorted_quotas)
         users_and_clients = ("--entity-type", "users", "--entity-type", "clients")
-        tools.run(CONFIGS, *users_and_clients, "--describe", show=sorted_lines)
+        tools.run(CONFIGS, *users_and_clients, "--describe", show=sorted_quotas)
         tools.run(CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=-1", status=1)
         tools.run(CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=0.5", status=1)
         tools.run(CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=fast", status=1)
         tools.run(CONFIGS, *user, "--alter", "--add-config", "no_such_rate=1", status=1)
         tools.run(CONFIGS, *address, "--alter", "--add-config", "producer_byte_rate=1", status=1)
         tools.run(CONFIGS, *user, "--alter", "--delete-config", "request_percentage")
-        tools.run(CONFIGS, *user, "--describe")
+        tools.run(CONFIGS, *user, "--describe", show=sorted_quotas)
         for entity, config in entities.items():
             names = [part.partition("=")[0] for part in config.split(",")]
             left = [name for name in names if name != "request_percentage" or entity != user]
             tools.run(CONFIGS, *entity, "--alter", "--delete-config", ",".join(left))
         for kind in ("users", "clients", "ips"):
-            tools.run(CONFIGS, "--entity-type", kind, "--describe", show=sorted_lines)
+            tools.run(CONFIGS, "--entity-type", kind, "--describe", show=sorted_quotas)
 
     pair.play(script)
 
@@ -156,11 +163,11 @@ def test_records_and_groups(pair: ToolPair) -> None:
         tools.run(CONSUMER_GROUPS, "--list", user="alice")
         tools.run(CONSUMER_GROUPS, "--describe", *group)
         tools.run(CONSUMER_GROUPS, "--describe", *group, "--state")
-        tools.run(CONSUMER_GROUPS, "--describe", *group, user="alice", status=1)
+        tools.run(CONSUMER_GROUPS, "--describe", *group, user="alice")
         reset = ("--reset-offsets", *topic, *group, "--to-earliest", "--execute")
         tools.run(CONSUMER_GROUPS, *reset)
         tools.run(CONSUMER_GROUPS, "--delete-offsets", *topic, *group)
-        tools.run(CONSUMER_GROUPS, "--delete", *group, user="bob", status=1)
+        tools.run(CONSUMER_GROUPS, "--delete", *group, user="bob")
         tools.run(CONSUMER_GROUPS, "--delete", *group)
         tools.run(TOPICS, "--delete", *topic, user="alice", status=1)
         tools.run(TOPICS, "--delete", *topic)
@@ -194,16 +201,37 @@ def test_topics(pair: ToolPair) -> None:
     pair.play(script)
 
 
-def known_apis(output: str) -> str:
-    """Return the APIs in order, without those that our broker does not have."""
-    return "\n".join(
-        sorted(line for line in output.splitlines() if not line.strip().startswith(MISSING_APIS))
-    )
-
-
 def test_api_versions(pair: ToolPair) -> None:
     def script(tools: Tools) -> None:
         tools.run(BROKER_API_VERSIONS, user="alice", show=known_apis)
         tools.run(BROKER_API_VERSIONS, user="alice", password="wrong", status=1)
+
+    pair.play(script)
+
+
+def test_delegation_tokens(pair: ToolPair) -> None:
+    def script(tools: Tools) -> None:
+        def tokens(*arguments: str, user: str = "alice", status: int = 0) -> str:
+            return tools.run(DELEGATION_TOKENS, *arguments, user=user, status=status)
+
+        output = tokens("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+        row = re.search(r"^([\w-]{22})\s+([\w+/]{86}==)", output, re.MULTILINE)
+        assert row is not None, output
+        token, hmac = row.groups()
+        tokens("--describe")
+        tokens("--describe", user="bob")
+        tokens("--describe", "--owner-principal", "User:alice", user="admin")
+        tokens("--describe", "--owner-principal", "User:nobody", user="admin")
+        own = {"user": token, "password": hmac, "is_token": True}
+        as_token = {**own, "mechanism": "SCRAM-SHA-256"}
+        tools.run(TOPICS, "--list", "--topic", "absent", **as_token)  # type: ignore[arg-type]
+        tools.run(DELEGATION_TOKENS, "--describe", **own, status=1)  # type: ignore[arg-type]
+        period = ("--renew-time-period", "3600000")
+        tokens("--renew", "--hmac", hmac, *period, user="bob")
+        tokens("--renew", "--hmac", hmac, *period, user="admin", status=1)
+        tokens("--renew", "--hmac", "A" * 86 + "==", *period, user="bob", status=1)
+        tokens("--expire", "--hmac", hmac, "--expiry-time-period", "-1")
+        tokens("--describe")
+        tools.run(TOPICS, "--list", "--topic", "absent", **as_token, status=1)  # type: ignore[arg-type]
 
     pair.play(script)

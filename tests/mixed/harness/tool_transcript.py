@@ -26,6 +26,8 @@ METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 REPLICA_VERIFICATION = "org.apache.kafka.tools.ReplicaVerificationTool"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+MISSING_APIS = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "Envelope", "UpdateFeatures")
+"""APIs of Kafka's brokers that ours do not have; clients see them as unsupported."""
 CHOSEN_IDS = re.compile(r"(TopicId: |Cluster ID: )[\w-]{22}")
 ERROR_TEXTS = re.compile(r"(Error while executing topic command :|\.errors\.\w+Exception:).*")
 """Brokers word errors themselves; their kind is compared."""
@@ -156,3 +158,9 @@ def _sorted(value: Any) -> Any:
 def sorted_lines(text: str) -> str:
     """Return lines in order, for tools that print what a map has."""
     return "\n".join(sorted(text.splitlines()))
+
+
+def known_apis(text: str) -> str:
+    """Return the APIs of each broker in order, without those that our brokers do not have."""
+    lines = [line.strip().rstrip(",") for line in text.splitlines()]
+    return "\n".join(sorted(line for line in lines if not line.startswith(MISSING_APIS)))
