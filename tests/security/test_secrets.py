@@ -412,7 +412,7 @@ def test_failed_start_shows_no_secret(watched: Watched, tmp_path: Path, pairs: l
 
 
 def test_files_with_secrets_are_private(tmp_path: Path) -> None:
-    """Whatever the umask is, others can read neither keys nor passwords nor the store with credentials."""
+    """Others can read neither keys nor passwords nor the store with credentials, with any umask."""
     program = str(Path(sys.executable).with_name("odradek"))
     command = [program, "serve", "--secure", "--port", "0", "--data-dir", str(tmp_path / "data")]
     process = subprocess.Popen(
