@@ -107,3 +107,8 @@ def test_topic_that_is_no_longer_compacted_keeps_records_after_gaps() -> None:
             Step("policy", 0),
         ]
         play([*compacted, *truncation, Step("kill")])
+
+
+def test_start_fails_the_directory_if_a_recovery_point_cannot_be_lowered() -> None:
+    """The OSError was no StorageError, and ended the start of the broker."""
+    play([Step("append", 0, 1), Step("flush"), Step("truncate", 0, 0, 1), Step("broken", 4), Step("full", 3)])
