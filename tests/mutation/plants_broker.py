@@ -418,12 +418,21 @@ BROKER_PLANTS: list[Plant] = [
         ("unit/broker/storage/test_log_dirs.py::test_failure_of_the_last_log_dir_is_signalled",),
     ),
     Plant(
+        "two directories never hold a log under the current name",
+        f"{REPLICATION}/log_dirs/alter_log_dirs.py",
+        "            await source.sync_directory()\n        while target.get",
+        "            pass\n        while target.get",
+        (
+            "unit/broker/storage/test_replica_move_power_loss.py::test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log",
+        ),
+    ),
+    Plant(
         "the name of a moved log is on the disk before the old one goes",
         f"{REPLICATION}/log_dirs/alter_log_dirs.py",
         "        await target.sync_directory()\n        source.schedule_delete",
         "        source.schedule_delete",
         (
-            "unit/broker/storage/test_replica_move_power_loss.py::test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log",
+            "unit/broker/storage/test_replica_move_power_loss.py::test_moved_log_survives_a_power_loss_without_its_old_directory",
         ),
     ),
 ]

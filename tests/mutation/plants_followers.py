@@ -99,7 +99,7 @@ FOLLOWER_PLANTS: list[Plant] = [
         f"{FETCHERS}/fetch_state.py",
         "        case ErrorCode.FENCED_LEADER_EPOCH:",
         "        case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.UNKNOWN_LEADER_EPOCH:",
-        (f"{UNIT}/test_fetcher.py::test_partition_with_an_error_is_delayed_alone_and_retried",),
+        (f"{UNIT}/test_fetcher.py::test_leader_that_does_not_know_of_its_role_is_asked_again_soon",),
     ),
     Plant(
         "a failing partition is delayed alone",
@@ -155,11 +155,21 @@ FOLLOWER_PLANTS: list[Plant] = [
     ),
     # Role changes.
     Plant(
-        "a response for a removed or replaced partition is dropped",
+        "a response for a removed partition is dropped",
+        f"{FETCHERS}/fetcher.py",
+        "        if self.partitions.pop(topic_partition, None) is not None:",
+        "        if self.partitions.get(topic_partition) is not None:",
+        (f"{UNIT}/test_fetcher.py::test_response_for_a_removed_partition_is_dropped",),
+    ),
+    Plant(
+        "an offset of a removed or replaced partition is dropped",
         f"{FETCHERS}/fetcher.py",
         "        return self.partitions.get(partition.topic_partition) is partition and partition.follower.is_active",
         "        return partition.follower.is_active",
-        (f"{UNIT}/test_fetcher.py::test_response_for_a_removed_partition_is_dropped",),
+        (
+            f"{UNIT}/test_fetcher.py::test_offset_of_a_removed_partition_is_dropped",
+            f"{UNIT}/test_fetcher.py::test_end_of_an_epoch_of_a_removed_partition_is_dropped",
+        ),
     ),
     Plant(
         "a replaced follower does not write",

@@ -119,9 +119,12 @@ class Functions:
         if not self._exchange_all(mutant.path, mutated(source, mutant), only=mutant.function):
             raise ValueError("function is not found")
 
-    def exchange_module(self, path: str, tree: ast.Module) -> None:
-        """Give all functions of a module the code they have in this tree."""
+    def exchange_module(self, path: str, tree: ast.Module) -> int:
+        """Give all functions of a module the code they have in this tree; return how many changed."""
+        loaded = [each for (of_path, _), named in self.by_name.items() if of_path == path for each in named]
+        before = [function.__code__ for function in loaded]
         self._exchange_all(path, tree, only=None)
+        return sum(function.__code__ != code for function, code in zip(loaded, before, strict=True))
 
     def probe(self, path: str, source: str, entered: set[Block]) -> None:
         """Let the functions of a module tell which of their blocks are entered."""

@@ -278,6 +278,11 @@ class MemoryFileSystem:
         """Evict a range of a file from the page cache, until it is read."""
         self._file(path).cold.append(range(position, position + size_bytes))
 
+    def durable_size(self, path: str) -> int:
+        """Return how many bytes of a file, from its first one, no power failure changes."""
+        inode = self._file(path)
+        return min((position for position, _ in inode.pending), default=len(inode.data))
+
     # Used by files.
 
     def touch(self, inode: _Inode, position: int, size_bytes: int) -> None:

@@ -249,10 +249,14 @@ class ModelledLog:
         self.log.roll(self.now_ms)
 
     async def flush_step(self, step: Step) -> None:
+        """Flush. No power loss may change the batches from then on, not only the next one of this run."""
         del step
         before = self.log.recovery_point
         await self.log.flush()
         assert self.log.recovery_point == self.model.end
+        for segment in self.log.segments:
+            path = f"{self.log.directory}/{segment.base_offset:020}.log"
+            assert self.memory.durable_size(path) >= segment.size, path
         if before != self.model.end:
             self.model.synced(before)
 

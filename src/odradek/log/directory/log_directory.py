@@ -128,7 +128,12 @@ class LogDirectory:
             await self.checkpoint_recovery_points()
         except StorageError:
             self._check_failure()
-            await self._files.offload(self._remove_recovery_points)
+            try:
+                await self._files.offload(self._remove_recovery_points)
+            except OSError as error:
+                raise self._storage_error(
+                    f"cannot remove {self.path}/{RECOVERY_POINT_CHECKPOINT}", error
+                ) from error
 
     def _remove_recovery_points(self) -> None:
         with suppress(FileNotFoundError):

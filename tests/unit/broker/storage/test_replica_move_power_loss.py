@@ -3,6 +3,8 @@
 The same move is repeated, with a flush for every record. Each time the files stop changing one operation
 later; then power is lost, and the next broker on the same files must find the partition in one
 directory, with every acknowledged record and no others.
+
+Once the old log is removed, its directory may be lost too.
 """
 
 import asyncio
@@ -31,6 +33,12 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 
 PRODUCE, FETCH, CREATE_TOPICS, ALTER_REPLICA_LOG_DIRS = 0, 1, 19, 34
 TWO = {"log.dirs": "/a,/b", "broker.id": "7"}
+NO_CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": "1000000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000000",
+}
+"""Settings without periodic checkpoints: each would sync the log directory, and with it all names."""
 ORDERS = TopicPartition("orders", 0)
 BEFORE, DURING, AFTER = 3, 5, 1
 CLEARED_EVERY = 10
@@ -106,22 +114,28 @@ class ReplicaMove:
             if code == 0 and not (self.stopping and self.stopping.is_stopped):
                 self.acknowledged = len(self.sent)
 
-    async def begin(self):
-        self.memory_broker = await self.cluster.start(TWO)
+    async def begin(self, settings=TWO):
+        self.memory_broker = await self.cluster.start(settings)
         self.client = await self.memory_broker.connect()
+
+    async def create(self, topic, **configs):
+        entries = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items()]
+        request = CreateTopicsRequest([CreatableTopic(topic, 1, 1, [], entries)])
+        await self.client.request(CREATE_TOPICS, 7, request)
+
+    def request_move(self, target):
+        expected = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
+        return self.client.send(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
 
     async def move(self, count_max):
         """Return the number of file operations, and whether the move completed."""
         await self.begin()
-        configs = [CreatableTopicConfig("flush.messages", "1"), CreatableTopicConfig("segment.bytes", "1000")]
-        request = CreatableTopic("orders", 1, 1, [], configs)
-        await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
+        await self.create("orders", flush_messages="1", segment_bytes="1000")
         await self.produce(BEFORE)
         target = "/b" if self.log_dir() == "/a" else "/a"
         self.stopping = Stopping(self.cluster.files, count_max)
         self.cluster.files.offload = later
-        expected = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
-        requested = self.client.send(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
+        requested = self.request_move(target)
         self.client = await self.memory_broker.connect()
         await self.produce(DURING)
         await requested
@@ -195,3 +209,35 @@ def test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log(loss):
     assert count > 40
     for count_max in range(count):
         run_virtually(partial(run_scenario, count_max, LOSSES[loss]))
+
+
+async def run_finished_move(randomness):
+    cluster = MemoryCluster()
+    try:
+        move_run = ReplicaMove(cluster)
+        await move_run.begin(TWO | NO_CHECKPOINTS)
+        await move_run.create("other")  # in the first directory
+        await move_run.create("orders", flush_messages="1", file_delete_delay_ms="0")
+        assert move_run.log_dir() == "/b"
+        await move_run.produce(BEFORE)
+        await move_run.request_move("/a")
+        while any(name.startswith("orders") for name in cluster.files.list_names("/b")):
+            await cluster.clock.sleep_ms(10)
+        await move_run.produce(AFTER)
+        await move_run.lose_power(randomness)
+        cluster.files.remove("/b/meta.properties")
+        cluster.files.make_directories("/b/meta.properties")  # reading it fails, and the directory is offline
+        await move_run.begin()
+        assert move_run.memory_broker.broker.log_dirs == ["/a"]
+        assert move_run.log_dir() == "/a"
+        await check(move_run)
+        assert move_run.acknowledged == BEFORE + AFTER
+        await move_run.memory_broker.stop()
+    finally:
+        await cluster.close()
+
+
+@pytest.mark.parametrize("loss", range(len(LOSSES)))
+def test_moved_log_survives_a_power_loss_without_its_old_directory(loss):
+    """A start completes no move while a directory is offline, as that may contain the current log."""
+    run_virtually(lambda: run_finished_move(LOSSES[loss]))

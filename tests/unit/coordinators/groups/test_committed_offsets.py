@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given
@@ -99,16 +100,11 @@ def test_pending_commits_make_an_offset_unstable_until_all_complete() -> None:
 partitions = st.sampled_from([P, Q])
 producers = st.sampled_from([5, 6])
 Step = tuple[Any, ...]
-histories = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), partitions, st.sampled_from([-1, 5, 6])),
-        st.tuples(st.just("write"), partitions, st.sampled_from([-1, 5, 6])),
-        st.tuples(st.just("end"), producers, st.sampled_from([True, True, False])),
-        st.tuples(st.just("delete"), partitions),
-    ),
-    min_size=8,
-    max_size=30,
-)
+write_steps = st.tuples(st.just("write"), partitions, st.sampled_from([-1, 5, 6]))
+end_steps = st.tuples(st.just("end"), producers, st.sampled_from([True, True, False]))
+delete_steps = st.tuples(st.just("delete"), partitions)
+histories = st.lists(st.one_of(*[write_steps] * 4, *[end_steps] * 2, delete_steps), min_size=20, max_size=30)
+"""Long enough that transactions overlap, with few deletes, which hide what was written before."""
 
 
 def replay_history(history: list[tuple[int, Step]]) -> CommittedOffsets:
@@ -141,37 +137,39 @@ def durable(offsets: CommittedOffsets) -> dict[TopicPartition, int]:
     return {partition: offset.offset for partition, offset in offsets}
 
 
+def prefixes(steps: list[Step]) -> Iterator[list[tuple[int, Step]]]:
+    """Return the history up to each step: at its end, later records hide the effect of earlier ones."""
+    history = list(enumerate(steps))
+    return (history[:length] for length in range(1, len(history) + 1))
+
+
 @given(histories)
 def test_last_record_wins_except_open_and_aborted_transactions(steps: list[Step]) -> None:
-    history = list(enumerate(steps))
-    expected = {}
-    for partition in (P, Q):
-        last = [(position, step) for position, step in effective_records(history) if step[1] == partition][
-            -1:
-        ]
-        if last and last[0][1][0] == "write":
-            expected[partition] = last[0][0]
-    assert durable(replay_history(history)) == expected
+    for history in prefixes(steps):
+        last = {step[1]: (position, step[0]) for position, step in effective_records(history)}
+        expected = {partition: position for partition, (position, kind) in last.items() if kind == "write"}
+        assert durable(replay_history(history)) == expected
 
 
 @given(histories, st.booleans())
 def test_load_after_compaction_gives_the_same_offsets(steps: list[Step], drops_tombstones: bool) -> None:
+    for history in prefixes(steps):
+        compacted = compact(history, drops_tombstones=drops_tombstones)
+        assert durable(replay_history(compacted)) == durable(replay_history(history))
+
+
+def compact(history: list[tuple[int, Step]], *, drops_tombstones: bool) -> list[tuple[int, Step]]:
     """Compact up to the first record of an open transaction."""
-    history = list(enumerate(steps))
     open_from = len(history)
     for position, step in history:
         ends = [later for _, later in history[position:] if later[:2] == ("end", step[-1])]
         if step[0] == "write" and step[2] != -1 and not ends:
             open_from = min(open_from, position)
-    last: dict[TopicPartition, int] = {}
-    for position, step in effective_records(history):
-        if position < open_from:
-            last[step[1]] = position
-    compacted = [
+    last = {step[1]: position for position, step in effective_records(history) if position < open_from}
+    return [
         (position, step)
         for position, step in history
         if position >= open_from
         or step[0] == "end"
         or (last.get(step[1]) == position and not (drops_tombstones and step[0] == "delete"))
     ]
-    assert durable(replay_history(compacted)) == durable(replay_history(history))

@@ -531,6 +531,46 @@ def test_response_for_a_removed_partition_is_dropped(run: Run) -> None:
     run(body)
 
 
+def test_offset_of_a_removed_partition_is_dropped(run: Run) -> None:
+    """Its follower may be active still: a fetcher of another number goes on with it."""
+
+    async def body(fixture: Any) -> None:
+        leader, log = log_with([0] * 6), log_with([0, 0])
+        leader.high_watermark = 6
+        leader.advance_log_start_offset(4)
+        fixture.leader.lead(leader)
+        remove_with_response(fixture, ListOffsetsRequest)
+        fixture.follow(log)
+        await fixture.wait_ms(5000)
+        assert ListOffsetsRequest in map(type, fixture.leader.requests)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+    run(body)
+
+
+def test_end_of_an_epoch_of_a_removed_partition_is_dropped(run: Run) -> None:
+    async def body(fixture: Any) -> None:
+        leader, log = log_with([0, 0, 2, 2]), log_with([0, 0, 1, 1, 1])
+        fixture.leader.lead(leader, 9)
+        remove_with_response(fixture, OffsetForLeaderEpochRequest)
+        fixture.follow(log, 9)
+        await fixture.wait_ms(5000)
+        assert OffsetForLeaderEpochRequest in map(type, fixture.leader.requests)
+        assert log.log_end_offset == 5
+
+    run(body, metadata_version=OldMetadataVersion())
+
+
+def remove_with_response(fixture: Any, request_type: type) -> None:
+    """Remove the partition before the response to its next request of this type arrives."""
+
+    def remove(request: Any) -> None:
+        if isinstance(request, request_type):
+            fixture.manager.remove_partitions([ORDERS])
+
+    fixture.leader.on_response = remove
+
+
 def test_response_of_the_old_leader_is_dropped(run: Run) -> None:
     async def body(fixture: Any) -> None:
         old, new, log = log_with([0, 0, 0]), log_with([0, 1]), new_log()
