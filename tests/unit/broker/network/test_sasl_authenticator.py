@@ -331,7 +331,9 @@ def test_no_request_is_served_during_re_authentication(harness: Any) -> None:
     assert (scenario.is_closed, scenario.dispatched) == (True, [])
 
 
-def test_text_that_is_no_mechanism_is_not_logged(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:
+def test_text_that_is_no_mechanism_is_not_logged(
+    scenario: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client that sends a token in the place of the mechanism must not find its password in the log."""
     caplog.set_level("WARNING", "odradek")
     scenario.request(HANDSHAKE, 1, b"\0\x0d\0alice\0secret")

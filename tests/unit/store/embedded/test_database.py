@@ -47,7 +47,10 @@ def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     try:
         database = Database(str(tmp_path / "store"))
         database.write({"/a": (b"credential", STAT)}, 1)
-        assert {path.name: mode_of(path) for path in tmp_path.iterdir()} == {"store": 0o600, "store-wal": 0o600}
+        assert {path.name: mode_of(path) for path in tmp_path.iterdir()} == {
+            "store": 0o600,
+            "store-wal": 0o600,
+        }
         database.close()
     finally:
         os.umask(before)
