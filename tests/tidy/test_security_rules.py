@@ -60,7 +60,7 @@ def compared_names(tree: ast.Module) -> Iterator[str]:
             for operand in (node.left, *node.comparators):
                 is_length = isinstance(operand, ast.Call) and getattr(operand.func, "id", "") == "len"
                 for part in () if is_length else ast.walk(operand):
-                    yield getattr(part, "id", None) or getattr(part, "attr", "")
+                    yield str(getattr(part, "id", None) or getattr(part, "attr", ""))
 
 
 def test_only_known_modules_import_by_name() -> None:
