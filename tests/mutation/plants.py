@@ -8,6 +8,7 @@ from tests.mutation.plants_client import CLIENT_PLANTS
 from tests.mutation.plants_controller import CONTROLLER_PLANTS
 from tests.mutation.plants_coordinators import COORDINATOR_PLANTS
 from tests.mutation.plants_followers import FOLLOWER_PLANTS
+from tests.mutation.plants_hardening import HARDENING_PLANTS
 from tests.mutation.plants_log import LOG_PLANTS
 from tests.mutation.plants_membership import MEMBERSHIP_PLANTS
 from tests.mutation.plants_quotas import QUOTA_PLANTS
@@ -30,4 +31,5 @@ PLANTS = [
     *SASL_PLANTS,
     *TLS_PLANTS,
     *TOKEN_PLANTS,
+    *HARDENING_PLANTS,
 ]

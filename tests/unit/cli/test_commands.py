@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from odradek import commands
+from odradek.cli.configs import _show_changes
 from odradek.compiled_modules import FORM
 from odradek.version import VERSION
 
@@ -54,3 +55,21 @@ def test_version_as_json() -> None:
     assert versions["version"] == VERSION
     assert set(versions) == {"version", "python", "codec", "modules"}
     assert versions["modules"] == ("compiled" if FORM == "compiled" else "python")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hidden"),
+    [
+        ("listener.name.x.ssl.key.password", True),
+        ("listener.name.x.plain.sasl.jaas.config", True),
+        ("some.plugin.setting", True),
+        ("retention.ms", False),
+        ("log.retention.ms", False),
+        ("listener.name.x.ssl.keystore.location", False),
+    ],
+)
+def test_values_of_passwords_are_not_shown(
+    name: str, is_hidden: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show_changes({name: "the value"}, dry_run=False, as_json=False)
+    assert ("the value" in capsys.readouterr().out) is not is_hidden
