@@ -19,6 +19,7 @@ from tests.unit.broker.handlers.acl_client import (
 from tests.unit.broker.handlers.authorization_cases import records
 from tests.unit.broker.handlers.transactional_client import TransactionalProducer, create_coordinators
 
+from odradek.broker.audit import REFUSALS_MAX
 from odradek.model.acl_enums import AclPermissionType
 from odradek.model.acl_operations import (
     CLUSTER_OPERATIONS,
@@ -492,13 +493,14 @@ def test_denials_are_logged_once_per_kind(run_scenario, caplog) -> None:
     async def scenario(harness):
         alice = await connect_as(harness, "alice")
         await harness.create("theirs")
-        with caplog.at_level("WARNING", logger="odradek.authorizer"):
-            for _ in range(20):
+        with caplog.at_level("WARNING", logger="odradek.audit"):
+            for _ in range(REFUSALS_MAX + 5):
                 await metadata(alice, "theirs")
             await metadata(alice)
         events = [record for record in caplog.records if getattr(record, "event", "").endswith("denied")]
-        assert 1 <= len(events) <= 5
+        assert len(events) == REFUSALS_MAX
         assert all(record.fields["principal"] == "User:alice" for record in events)
-        assert {record.fields["resource"] for record in events} == {"theirs"}
+        assert {record.fields["resource"] for record in events} == {"TOPIC:theirs"}
+        assert {record.fields["api"] for record in events} == {"Metadata"}
 
     run_scenario(scenario, SETTINGS)

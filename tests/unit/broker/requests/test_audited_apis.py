@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.audit import CHANGES_MAX, AuditLog
+from odradek.broker.network.session import Session
 from odradek.broker.requests.audited_apis import AUDITED, NAMES_MAX, audited, outcome
 from odradek.broker.requests.dispatcher import LocalSession, RequestContext
 from odradek.broker.requests.pending_response import PendingResponse
@@ -41,11 +42,19 @@ def filled(cls: Any) -> Any:
     return cls(**values)
 
 
-def request_context(session: Any = None) -> RequestContext:
+class AliceSession(Session):
+    """Session of a client that has authenticated."""
+
+    peer_host = "10.0.0.1"
+
+    def __init__(self) -> None:
+        self.principal = user("alice")
+
+
+def request_context(session: Session | LocalSession | None = None) -> RequestContext:
     clock: Any = SimpleNamespace(monotonic_ms=lambda: 0)
     broker: Any = SimpleNamespace(audit=AuditLog(clock))
-    alice: Any = SimpleNamespace(principal=user("alice"), peer_host="10.0.0.1")
-    return RequestContext(broker, 7, "client", session or alice, None, "CreateTopics")
+    return RequestContext(broker, 7, "client", session or AliceSession(), None, "CreateTopics")
 
 
 def create_topics(*names: str) -> CreateTopicsRequest:
