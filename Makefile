@@ -166,8 +166,8 @@ sim: $(COMPILED)  ## more seeds of the simulation: make sim SEEDS=3000 SEED=1 CO
 sim-plants: $(COMPILED)  ## mistakes of replication that the simulation must find: make sim-plants SEEDS=300 ONLY=truncate
 	@$(BIN)/python -m tests.simulation.run_plants --seeds $(SEEDS) --first $(SEED) --only "$(ONLY)" --controller $(or $(CONTROLLER),scripted)
 
-fuzz: $(COMPILED)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
-	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)
+fuzz: $(COMPILED)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1, or MODE=secured for TLS and SASL
+	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED) --mode $(or $(MODE),plaintext)
 
 mutants: $(COMPILED)  ## bugs planted one by one, that tests must notice: make mutants MODULES=src/odradek/log COUNT=20 SEED=1
 	@ODRADEK_PURE=1 nice -n 19 $(BIN)/python -m tests.mutation.run --count $(COUNT) --seed $(SEED) $(MODULES)

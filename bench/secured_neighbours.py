@@ -180,8 +180,7 @@ def _repeat(deadline: float, deed: Callable[[], object]) -> int:
 
 
 def connects(broker: Secured, deadline: float) -> int:
-        address = ("127.0.0.1", broker.ports["SSL"])
-        with socket.create_connection(address, timeout=CONNECT_S_MAX) as connection:
+    """Connect and reset: an orderly close would use up the ports of this machine."""
     reset = struct.pack("ii", 1, 0)
 
     def deed() -> None:
@@ -374,7 +373,7 @@ def paced_handshakes() -> str:
 def main(kind: str, names: list[str]) -> None:
     if kind == "flood":
         print(
-        print("| attack | a second | p50 ms before | during | p99 before | during | ratio | max | CPU | RSS |")
+            "| attack | a second | p50 ms before | during | p99 before | during | ratio | max | CPU | RSS |"
         )
         print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
         for name in names or ATTACKS:

@@ -9,6 +9,16 @@ LISTENER_SECURITY = "src/odradek/broker/security/listener_security.py"
 
 HARDENING_PLANTS: list[Plant] = [
     Plant(
+        "clients that use up all connections do not cut off brokers",
+        "src/odradek/broker/network/listener.py",
+        "        if self.total >= self.total_max and not is_protected:\n",
+        "        if self.total >= self.total_max:\n",
+        (
+            "unit/broker/network/test_listener.py::"
+            "test_clients_that_use_up_all_connections_do_not_cut_off_brokers",
+        ),
+    ),
+    Plant(
         "frames before authentication are small",
         LISTENER_SECURITY,
         "return values[settings.SASL_SERVER_MAX_RECEIVE_SIZE]",

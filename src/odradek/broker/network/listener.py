@@ -51,9 +51,15 @@ class ConnectionQuotas:
             for listener in values.listeners_overriding(settings.MAX_CONNECTIONS)
         }
 
-    def rejection_reason(self, listener: str, listener_count: int) -> str | None:
-        """Return the reason to reject any new connection; ``listener_count`` counts this listener's."""
-        if self.total >= self.total_max:
+    def rejection_reason(
+        self, listener: str, listener_count: int, *, is_protected: bool = False
+    ) -> str | None:
+        """Return the reason to reject any new connection; ``listener_count`` counts this listener's.
+
+        A protected listener is exempt from the limit of the broker, as in Kafka: clients that use up all
+        connections must not cut off replication.
+        """
+        if self.total >= self.total_max and not is_protected:
             return f"max.connections={self.total_max} reached"
         listener_max = self.listener_max.get(listener.lower(), self.total_max)
         if listener_count >= listener_max:
@@ -160,7 +166,7 @@ class Listener:
         is_protected: Callable[[], bool] = lambda: False,
         security: Security | None = None,
     ) -> None:
-        """A protected listener is exempt from the connection rate of the broker: other brokers use it.
+        """A protected listener is exempt from the limit and rate of the broker: other brokers use it.
 
         Without ``security``, connections are neither encrypted nor authenticated.
         """
@@ -217,7 +223,9 @@ class Listener:
 
     def _accept(self, connection: Connection) -> Receiver | None:
         host, delay = connection.peer_host, NO_DELAY
-        reason = self._quotas.rejection_reason(self.name, len(self.sessions))
+        reason = self._quotas.rejection_reason(
+            self.name, len(self.sessions), is_protected=self._is_protected()
+        )
         if reason is None and self._throttling is not None:
             delay = self._throttle(self._throttling, host)
             if delay.ip_ms:

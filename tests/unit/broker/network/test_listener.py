@@ -25,7 +25,11 @@ from odradek.timers.timing_wheel import TimingWheel
 
 
 def make_listener(
-    quotas: ConnectionQuotas, *, serves: bool = True, throttling: ConnectionThrottling | None = None
+    quotas: ConnectionQuotas,
+    *,
+    serves: bool = True,
+    throttling: ConnectionThrottling | None = None,
+    is_protected: bool = False,
 ) -> Listener:
     def make_session(connection, listener):
         return Session(
@@ -40,7 +44,7 @@ def make_listener(
             in_flight_max=10,
         )
 
-    listener = Listener("PLAINTEXT", quotas, make_session, throttling)
+    listener = Listener("PLAINTEXT", quotas, make_session, throttling, lambda: is_protected)
     if serves:
         listener.serve()
     return listener
@@ -83,6 +87,15 @@ def test_listeners_share_max_connections(accept):
     accept(second)
     assert accept(first)[1] is None
     assert accept(second)[1] is None
+
+
+def test_clients_that_use_up_all_connections_do_not_cut_off_brokers(accept):
+    quotas = ConnectionQuotas(2, 100, listener_max={"plaintext": 3})
+    clients, brokers = make_listener(quotas), make_listener(quotas, is_protected=True)
+    accept(clients)
+    accept(clients)
+    assert accept(clients)[1] is None
+    assert [accept(brokers)[1] is not None for _ in range(4)] == [True, True, True, False]
 
 
 def test_connections_per_host_are_limited(accept):
