@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.plant import Plant
 
-AUTHENTICATOR = "src/odradek/broker/network/sasl_authenticator.py"
+AUTHENTICATOR = "src/odradek/broker/security/sasl_authenticator.py"
 LISTENER_SECURITY = "src/odradek/broker/security/listener_security.py"
 
 HARDENING_PLANTS: list[Plant] = [
