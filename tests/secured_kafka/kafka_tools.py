@@ -66,7 +66,7 @@ class Tools:
         password: str | None = None,
         text: str = "",
         status: int = 0,
-        show: Callable[[str], object] = str,
+        show: Callable[[str], object] | None = None,
         is_token: bool = False,
     ) -> str:
         """Run a tool as a user, with a text on its standard input. A token has its id and HMAC instead.
@@ -91,6 +91,7 @@ class Tools:
         assert password_of(user) not in said
         errors = "".join(f"\n{name}" for name in sorted(set(ERRORS.findall(said))))
         output = ERROR_TEXTS.sub(r"\1", self._replace_names(done.stdout))
+        show = show or (sorted_acls if tool == ACLS else str)
         shown = f"{show(output)}{errors}"
         noted = (f"({'token' if is_token else user})", *map(self._replace_names, arguments))
         self.transcript.append(Step(tool.rpartition(".")[2], noted, done.returncode, lines_of(shown)))
@@ -131,3 +132,13 @@ class ToolPair(NamedTuple):
         pairs = zip(self.ours.transcript, self.kafka.transcript, strict=True)
         differences = [describe_difference(*steps) for steps in pairs if steps[0] != steps[1]]
         assert not differences, "\n".join(["tools must print the same:", *differences])
+
+
+def sorted_acls(output: str) -> str:
+    """Return resources in order, each with its entries in order: the tool prints sets."""
+    groups: list[list[str]] = [[]]
+    for line in filter(None, map(str.strip, output.splitlines())):
+        if not line.startswith("(principal="):
+            groups.append([])
+        groups[-1].append(line)
+    return "\n".join("\n".join([*group[:1], *sorted(group[1:])]) for group in sorted(groups))
