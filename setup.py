@@ -44,7 +44,6 @@ COMPILED = (
     "client/metrics.py",
     "client/network/*.py",
     "client/producer/accumulator/*.py",
-    "client/producer/deliveries.py",
     "client/producer/sender/*.py",
     "client/producer/slow_path_appender.py",
     "client/producer/sticky_partitioner.py",
