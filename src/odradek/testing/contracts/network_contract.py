@@ -461,8 +461,10 @@ class NetworkContract:
                 return accepted[-1]
 
             socket = await network.listen(HOST, 0, accept)
-            dialled = [
-                await network.dial(HOST, socket.port, lambda _: Collector(), _TIMEOUT_MS) for _ in range(3)
+            # In tasks: over TLS, a dial is only complete once its connection is accepted.
+            dials = [
+                asyncio.ensure_future(network.dial(HOST, socket.port, lambda _: Collector(), _TIMEOUT_MS))
+                for _ in range(3)
             ]
             for count in (1, 2):
                 await until(lambda: bool(accepted))
@@ -470,8 +472,10 @@ class NetworkContract:
                 assert len(accepted) == count
                 socket.resume()
             await until(lambda: len(accepted) == 3)
-            dialled[2].send([b"late"])
-            await until(lambda: accepted[2].received == b"late")
+            dialled = await asyncio.gather(*dials)
+            for connection in dialled:
+                connection.send([b"late"])
+            await until(lambda: all(collector.received == b"late" for collector in accepted))
             for connection in dialled:
                 connection.close()
             socket.close()
