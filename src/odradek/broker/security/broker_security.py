@@ -15,6 +15,7 @@ from odradek.broker.audit import AuditLog
 from odradek.broker.environment import Environment
 from odradek.broker.scheduled_tasks import ScheduledTask
 from odradek.broker.security.inter_broker_login import inter_broker_handshake
+from odradek.broker.security.key_sets import KeySetSource
 from odradek.broker.security.listener_sasl import CredentialStore
 from odradek.broker.security.listener_security import ListenerSecurity, SecurityParts
 from odradek.broker.security.tls_options import tls_options
@@ -96,8 +97,8 @@ class BrokerSecurity:
             await source.load()
             source.on_unknown_key = partial(self._refresh_soon, source)
 
-    def _refresh_soon(self, source: object) -> None:
-        task = asyncio.get_running_loop().create_task(source.refresh())  # type: ignore[attr-defined]
+    def _refresh_soon(self, source: KeySetSource) -> None:
+        task = asyncio.get_running_loop().create_task(source.refresh())
         self._refreshing.add(task)
         task.add_done_callback(self._refreshing.discard)
 
